@@ -125,11 +125,11 @@ class Adapter:
 
     def returned(self, error: AMQPMessageError, command: dict[str, Any]) -> None:
         """AMQPStorm raises it where the message was published, and so that message is known."""
-        told = describe(error)
+        error_fields = describe(error)
         say(
             event="returned",
             code=error.error_code,
-            text=told["text"],
+            text=error_fields["text"],
             routing_key=command["routing_key"],
             data=command["data"],
         )
@@ -201,13 +201,13 @@ class Adapter:
     # What AMQPStorm hands over
 
     def message(self, message: Any) -> dict[str, Any]:
-        told = message.method
+        delivery = message.method
         return {
             "ref": self.messages.keep(message),
             "data": message.body.decode("latin-1"),
             "headers": header_lists(message.properties.get("headers")),
-            "exchange": text(told["exchange"]),
-            "routing_key": text(told["routing_key"]),
+            "exchange": text(delivery["exchange"]),
+            "routing_key": text(delivery["routing_key"]),
             "delivery_tag": message.delivery_tag,
             "redelivered": message.redelivered,
         }

@@ -12,14 +12,14 @@ FEATURES = %w[
 ].freeze
 RECONNECT_S = 0.2
 
-# Bunny raises in a thread what ends a connection; this stands in the place of the thread.
+# Bunny raises in a thread what ends a connection; this takes the place of the thread.
 class Failures
-  def initialize(&told)
-    @told = told
+  def initialize(&report)
+    @report = report
   end
 
   def raise(error, *)
-    @told.call(error)
+    @report.call(error)
   end
 end
 

@@ -185,16 +185,16 @@ class Adapter:
     # What py-amqp reports
 
     def message(self, message: Any) -> dict[str, Any]:
-        told = message.delivery_info
+        delivery = message.delivery_info
         body = message.body if isinstance(message.body, bytes) else message.body.encode("latin-1")
         return {
             "ref": self.messages.keep(message),
             "data": body.decode("latin-1"),
             "headers": header_lists(message.headers),
-            "exchange": told["exchange"],
-            "routing_key": told["routing_key"],
-            "delivery_tag": told["delivery_tag"],
-            "redelivered": bool(told["redelivered"]),
+            "exchange": delivery["exchange"],
+            "routing_key": delivery["routing_key"],
+            "delivery_tag": delivery["delivery_tag"],
+            "redelivered": bool(delivery["redelivered"]),
         }
 
     def returned(self, error: Any, exchange: str, routing_key: str, message: Any) -> None:

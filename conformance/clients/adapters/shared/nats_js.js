@@ -160,8 +160,8 @@ const actions = {
   async "js.publish"(command) {
     const options = { timeout: command.timeout_ms ?? 1000, headers: headersOf(command) };
     if (command.msg_id) options.msgID = command.msg_id;
-    const told = await library.jetstream(connection).publish(command.subject, bytes(command.data), options);
-    return { stream: told.stream, seq: told.seq, duplicate: told.duplicate };
+    const acknowledged = await library.jetstream(connection).publish(command.subject, bytes(command.data), options);
+    return { stream: acknowledged.stream, seq: acknowledged.seq, duplicate: acknowledged.duplicate };
   },
   async fetch(command) {
     const consumer = await consumerOf(command);

@@ -1,6 +1,6 @@
 //! An adapter of async-nats: see PROTOCOL.md for what it reads and writes.
 
-mod told;
+mod output;
 
 use std::any::type_name;
 use std::collections::HashMap;
@@ -19,7 +19,7 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 
-use told::{boxed, say, trouble, Answer, Failed, Handed};
+use output::{boxed, say, trouble, Answer, Failed, Handed};
 
 const FEATURES: [&str; 21] = [
     "publish",
@@ -132,10 +132,10 @@ async fn iterate<E: Error + 'static>(
         match next {
             Ok(message) => handed.event(&name, message),
             Err(error) => {
-                let mut told = trouble(&error, type_name::<E>());
-                told["event"] = json!("error");
-                told["subscription"] = json!(name);
-                say(told);
+                let mut output = trouble(&error, type_name::<E>());
+                output["event"] = json!("error");
+                output["subscription"] = json!(name);
+                say(output);
             }
         }
     }
@@ -236,8 +236,8 @@ impl Connection {
         }
         let mut js = self.js.clone();
         js.set_timeout(span(command, "timeout_ms").unwrap_or(WAIT));
-        let told = js.send_publish(text(command, "subject"), made).await?.await?;
-        Ok(json!({"stream": told.stream, "seq": told.sequence, "duplicate": told.duplicate}))
+        let output = js.send_publish(text(command, "subject"), made).await?.await?;
+        Ok(json!({"stream": output.stream, "seq": output.sequence, "duplicate": output.duplicate}))
     }
 
     /// A consumer is looked up once, when it is first asked for.
@@ -268,10 +268,10 @@ impl Connection {
                 Err(error) => failed = Some(boxed(error)),
             }
         }
-        let told = json!({"messages": found});
+        let output = json!({"messages": found});
         match failed {
-            Some(failed) => Err(Failed { handed: Some(told), ..failed }),
-            None => Ok(told),
+            Some(failed) => Err(Failed { handed: Some(output), ..failed }),
+            None => Ok(output),
         }
     }
 
@@ -389,17 +389,17 @@ async fn main() -> std::io::Result<()> {
     let mut lines = BufReader::new(tokio::io::stdin()).lines();
     while let Some(line) = lines.next_line().await? {
         let command: Value = serde_json::from_str(&line)?;
-        let mut told = json!({"id": command["id"]});
+        let mut output = json!({"id": command["id"]});
         match adapter.answer(&command).await {
-            Ok(ok) => told["ok"] = ok,
+            Ok(ok) => output["ok"] = ok,
             Err(failed) => {
-                told["error"] = failed.error;
+                output["error"] = failed.error;
                 if let Some(handed) = failed.handed {
-                    told["ok"] = handed;
+                    output["ok"] = handed;
                 }
             }
         }
-        say(told);
+        say(output);
     }
     std::process::exit(0)
 }

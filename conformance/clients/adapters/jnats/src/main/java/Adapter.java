@@ -68,8 +68,8 @@ public final class Adapter {
     return made;
   }
 
-  private static synchronized void say(Map<String, Object> told) {
-    OUT.println(GSON.toJson(told));
+  private static synchronized void say(Map<String, Object> line) {
+    OUT.println(GSON.toJson(line));
     OUT.flush();
   }
 
@@ -270,9 +270,9 @@ public final class Adapter {
       case "close" -> connection.close();
       case "publish" -> connection.publish(message(asked));
       case "request" -> {
-        Message told = connection.request(message(asked), timeout);
-        if (told == null) throw new TimeoutException("request() gave null");
-        return line("ok", line("message", handed(told)));
+        Message reply = connection.request(message(asked), timeout);
+        if (reply == null) throw new TimeoutException("request() gave null");
+        return line("ok", line("message", handed(reply)));
       }
       case "subscribe" -> {
         boolean grouped = asked.has("queue") && !text(asked, "queue").isEmpty();
@@ -290,9 +290,9 @@ public final class Adapter {
         JetStreamOptions waits = JetStreamOptions.builder().requestTimeout(timeout).build();
         PublishOptions.Builder options = PublishOptions.builder();
         if (asked.has("msg_id")) options.messageId(text(asked, "msg_id"));
-        PublishAck told = connection.jetStream(waits).publish(message(asked), options.build());
-        boolean duplicate = told.isDuplicate();
-        return line("ok", line("stream", told.getStream(), "seq", told.getSeqno(), "duplicate", duplicate));
+        PublishAck acknowledged = connection.jetStream(waits).publish(message(asked), options.build());
+        boolean duplicate = acknowledged.isDuplicate();
+        return line("ok", line("stream", acknowledged.getStream(), "seq", acknowledged.getSeqno(), "duplicate", duplicate));
       }
       case "js.subscribe" -> {
         PushSubscribeOptions bound = PushSubscribeOptions.bind(text(asked, "stream"), text(asked, "consumer"));

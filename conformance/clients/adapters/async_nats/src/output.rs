@@ -1,4 +1,4 @@
-//! What the adapter writes: what the library handed over, and the errors that it told.
+//! What the adapter writes: what the library handed over, and the errors that it reported.
 
 use std::any::type_name;
 use std::error::Error;
@@ -25,15 +25,15 @@ pub type Answer = Result<Value, Failed>;
 
 /// An error as the library tells it; a code of JetStream is that of a cause.
 pub fn trouble(error: &(dyn Error + 'static), kind: &str) -> Value {
-    let mut told = json!({"text": error.to_string(), "type": kind});
+    let mut output = json!({"text": error.to_string(), "type": kind});
     let mut cause = Some(error);
     while let Some(at) = cause {
         if let Some(api) = at.downcast_ref::<jetstream::Error>() {
-            told["code"] = json!(api.error_code().0);
+            output["code"] = json!(api.error_code().0);
         }
         cause = at.source();
     }
-    told
+    output
 }
 
 /// Of the errors that async-nats boxes.
@@ -58,14 +58,14 @@ impl Handed {
             headers.insert(name.to_string(), json!(values));
         }
         let data: String = message.payload.iter().map(|octet| char::from(*octet)).collect();
-        let mut told = json!({"subject": message.subject.as_str(), "data": data, "headers": headers});
+        let mut output = json!({"subject": message.subject.as_str(), "data": data, "headers": headers});
         if let Some(reply) = &message.reply {
-            told["reply"] = json!(reply.as_str());
+            output["reply"] = json!(reply.as_str());
         }
         let mut messages = self.0.lock().unwrap();
         messages.push(message);
-        told["ref"] = json!(messages.len());
-        told
+        output["ref"] = json!(messages.len());
+        output
     }
 
     pub fn event(&self, subscription: &str, message: Message) {
