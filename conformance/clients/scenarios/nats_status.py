@@ -106,7 +106,7 @@ def no_responders_is_told(scene: NatsScene) -> None:
 
 @scenario("CLIENT-STATUS-006", needs=["fetch"])
 def messages_before_a_status_are_handed_over(scene: NatsScene) -> None:
-    """What came of a batch before a status ended it is not lost with it."""
+    """Messages of a batch that came before a status ended it are not lost."""
     scene.orders()
 
     with scene.act_during(
