@@ -9,6 +9,8 @@ const FEATURES =
   "reset declare publish publish.mandatory publish.async publish.message_id confirm consume get ack ack.multiple nack reject " +
   "qos tx bind blocked";
 
+console.log = console.info = console.error; // releases before 3.3 log to stdout, which is not theirs here
+
 let connection = null;
 const channels = new Map(); // by number
 const confirming = new Set(); // channels
@@ -46,10 +48,13 @@ const actions = {
   async connect(command) {
     const mine = new AMQPClient(command.url, undefined, null);
     channels.clear();
-    mine.onerror = () => {}; // ondisconnect reports the same
-    mine.ondisconnect = (error) => {
-      if (connection === mine) say({ event: "disconnected", ...(error ? describe(error) : {}) });
+    const lost = (error) => {
+      if (connection !== mine) return;
+      connection = null;
+      say({ event: "disconnected", ...(error ? describe(error) : {}) });
     };
+    mine.onerror = lost; // before release 4 the only one
+    mine.ondisconnect = lost;
     mine.onblocked = (reason) => say({ event: "blocked", text: reason });
     mine.onunblocked = () => say({ event: "unblocked" });
     await mine.connect();
