@@ -1,4 +1,4 @@
-"""Audits of conversations: which message a receiver was to get, and what the captures cannot tell."""
+"""Audits of conversations: which message a receiver had to get, and what the captures do not show."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_last_message_is_lost_after_empty_pull(talks: Conversations) -> None:
     assert counts(talks.judged()) == {"ok": 1, "lost_postfix": 1}
 
 
-def test_a_pull_says_nothing_while_acknowledgements_are_missing(talks: Conversations) -> None:
+def test_pull_proves_nothing_while_acknowledgements_are_missing(talks: Conversations) -> None:
     publisher, consumer = talks.nats("1"), talks.nats("2")
     consumer.client(nats.Sub.make("_INBOX.n", 2))
     publisher.publish("m1", 1)
@@ -286,7 +286,7 @@ def test_a_second_copy_is_a_duplicate_and_a_redelivery_is_none(talks: Conversati
     assert counts(judgement) == {"ok": 1, "duplicated": 1}
 
 
-def test_a_channel_that_closes_in_order_says_that_its_publishes_were_read(talks: Conversations) -> None:
+def test_orderly_channel_close_proves_that_publishes_were_read(talks: Conversations) -> None:
     publisher, consumer = talks.amqp("1"), talks.amqp("2")
     consumer.consume()
     publisher.publish("m1")

@@ -74,5 +74,5 @@ def test_file_problem_is_a_bundle_row(tmp_path: Path, section: Section) -> None:
     (found,), _ = capture_files([str(tmp_path)])
     rows = pa.Table.from_batches(list(bundles.bundles(Section(found)))).to_pylist()
     assert set(rows[0]) == set(BUNDLES.names)
-    (told,) = [unpack_problem(row["content"]) for row in rows if row["row_kind"] == RowKind.PROBLEM]
-    assert (told.kind, told.capture) == ("truncated", "cut-\N{REPLACEMENT CHARACTER}.pcapng")
+    (problem,) = [unpack_problem(row["content"]) for row in rows if row["row_kind"] == RowKind.PROBLEM]
+    assert (problem.kind, problem.capture) == ("truncated", "cut-\N{REPLACEMENT CHARACTER}.pcapng")

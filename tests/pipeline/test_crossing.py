@@ -72,8 +72,8 @@ def test_row_has_one_file_and_connection() -> None:
         given.append(("k", about, noted(frame)))
     rows = rows_for(FactCollector(), given)
     assert len(rows) == len(changed)
-    for row, (_, told, one) in zip(rows, given, strict=True):
-        assert row | told == row
+    for row, (_, cells, one) in zip(rows, given, strict=True):
+        assert row | cells == row
         assert (row["frame"], row["number"], row["time_ns"], row["time"]) == (
             one.frame,
             1,

@@ -180,9 +180,7 @@ def test_the_local_engine_imports_neither_spark_nor_pandas(tmp_path: Path) -> No
     assert (tmp_path / "judged" / PAGE).exists()
 
 
-def test_without_pyarrow_the_command_says_what_to_install(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_error_without_pyarrow_names_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "sound.pcapng").write_bytes(sound())
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     ended = CliRunner().invoke(app, ["judge", str(tmp_path), "-o", str(tmp_path / "judged")])

@@ -71,8 +71,8 @@ def violations(rows: pa.Table) -> list[dict[str, Any]]:
     order = [(name, "ascending") for name in ("key", "file", "frame", "number")]
     wanted = pc.or_(pc.equal(rows["row_kind"], RowKind.FACTS), pc.is_valid(rows["broken"]))
     found = judge_streams(rows.filter(wanted).sort_by(order).to_batches())
-    told = [row for batch in found for row in batch.to_pylist()]
-    return sorted(told, key=lambda row: (row["file"], row["frame"], row["number"], row["rank"]))
+    broken = [row for batch in found for row in batch.to_pylist()]
+    return sorted(broken, key=lambda row: (row["file"], row["frame"], row["number"], row["rank"]))
 
 
 def as_live(folder: Path) -> list[Violation]:
@@ -202,8 +202,8 @@ def test_unreadable_files_become_problem_rows(tmp_path: Path, captures: Path) ->
     }.items():
         (tmp_path / name).write_bytes(data)
     rows = staged([str(tmp_path)])
-    told = rows.filter(pc.equal(rows["row_kind"], RowKind.PROBLEM))
-    named = dict(zip(told["capture"].to_pylist(), told["description"].to_pylist(), strict=True))
+    problems = rows.filter(pc.equal(rows["row_kind"], RowKind.PROBLEM))
+    named = dict(zip(problems["capture"].to_pylist(), problems["description"].to_pylist(), strict=True))
     assert named == {
         "a-cut.pcapng": "truncated",
         "b-damaged.pcapng": "damaged",
@@ -211,7 +211,7 @@ def test_unreadable_files_become_problem_rows(tmp_path: Path, captures: Path) ->
         "d-nothing.pcap": "not-a-capture",
         "e-cut.pcapng.gz": "truncated",
     }
-    assert rows.num_rows > told.num_rows  # the rest is there
+    assert rows.num_rows > problems.num_rows  # the rest is there
 
 
 def test_source_fails_without_problem_rows(tmp_path: Path) -> None:

@@ -239,13 +239,13 @@ def test_a_killed_job_leaves_the_old_result(spark: SparkSession, tiny: Path, tmp
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "error"),
     [(["nowhere"], "no such file or folder"), (["nowhere", "--conf", "a"], "write name=value")],
 )
-def test_usage(arguments: list[str], said: str, tmp_path: Path) -> None:
+def test_usage(arguments: list[str], error: str, tmp_path: Path) -> None:
     done: Any = subprocess.run(
         command(*arguments), capture_output=True, text=True, check=False, timeout=PATIENCE_S, cwd=tmp_path
     )
     assert done.returncode == 2, done.stderr
-    assert said in done.stderr
+    assert error in done.stderr
     assert list(tmp_path.iterdir()) == []

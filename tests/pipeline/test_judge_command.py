@@ -40,7 +40,7 @@ def sessions(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Session]:
 
 
 class Run(msgspec.Struct, frozen=True):
-    """What the command said and left."""
+    """The command's output and results."""
 
     ended: Result
     output: Path
@@ -94,9 +94,9 @@ def numbered(violation: Violation, connection: str) -> Violation:
 
 def test_each_problem_is_named_and_the_rest_is_judged(run: Run) -> None:
     problems = run.results.table("problems").collect()
-    told = sorted((Path(row.capture).name.rstrip("0123456789"), row.kind) for row in problems)
+    reported = sorted((Path(row.capture).name.rstrip("0123456789"), row.kind) for row in problems)
     expected = [(f"{name}.pcapng", kind) for name, kind in TROUBLES.items()]
-    assert told == sorted([*expected, ("empty", "empty")])
+    assert reported == sorted([*expected, ("empty", "empty")])
     assert all(f"problem: {row.kind}: {row.text}\n" in run.ended.stdout for row in problems)
     assert all(Path(row.capture).name in row.text or row.connection for row in problems)
     assert run.results.manifest.problems == len(problems)
@@ -136,11 +136,11 @@ def test_a_problem_alone_is_in_the_exit_code(
     assert run.ended.exit_code == (1 if name else 0), run.ended.output
 
 
-def test_help_says_what_problems_there_are_and_the_exit_codes() -> None:
-    said = CliRunner().invoke(app, ["judge", "--help"]).output
-    assert "Exit codes: 0 no violations and no problems, 1 violations or problems" in said
+def test_help_lists_problems_and_exit_codes() -> None:
+    printed = CliRunner().invoke(app, ["judge", "--help"]).output
+    assert "Exit codes: 0 no violations and no problems, 1 violations or problems" in printed
     words: Any = (
         "truncated", "damaged", "unreadable", "no capture", "without captures", "missing bytes",
         "cannot be decoded", "unknown protocol",
     )  # fmt: skip
-    assert [word for word in words if word not in " ".join(said.split())] == []
+    assert [word for word in words if word not in " ".join(printed.split())] == []

@@ -55,7 +55,7 @@ def test_violation_is_shown_with_neighbouring_operations() -> None:
     assert "1 violation" in found.xpath("//h1")[0].text_content()
 
 
-def test_a_page_without_violations_says_so() -> None:
+def test_page_without_violations_shows_no_violations() -> None:
     found = page(render(shown()))
     assert "No violations" in found.xpath("//h1")[0].text_content()
     assert not found.xpath("//*[@id='violations']")
@@ -99,7 +99,7 @@ def test_empty_tables_draw_no_plots() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "told"),
+    ("value", "text"),
     [
         (None, ""),
         (0, "0 ns"),
@@ -109,5 +109,5 @@ def test_empty_tables_draw_no_plots() -> None:
         (61_000_000_000, "61.0 s"),
     ],
 )
-def test_times_have_three_digits(value: int | None, told: str) -> None:
-    assert units.time(value) == told
+def test_times_have_three_digits(value: int | None, text: str) -> None:
+    assert units.time(value) == text

@@ -68,7 +68,7 @@ def test_pull_efficiency_is_messages_per_requested_batch(engine: RowsEngine) -> 
     assert found(statistics.pull_efficiency(rows), *columns) == [("S > C", 3, 40, 10, 2, 1, 1, 0.25, 5)]
 
 
-def test_ack_lag_tells_refusals_and_missing_answers_apart(engine: RowsEngine) -> None:
+def test_ack_lag_counts_refusals_and_missing_answers_separately(engine: RowsEngine) -> None:
     rows = rows_of(
         engine, DELIVERIES,
         delivery(ack_kind="+ACK", ack_lag_ns=10),
@@ -106,17 +106,17 @@ def test_confirms_are_counted_by_how_they_ended(engine: RowsEngine) -> None:
 
 
 def test_top_talkers_are_the_hosts_with_the_most_bytes(engine: RowsEngine) -> None:
-    def said(client: str, connection: int, sender: str, size: int, number: int = 1) -> dict[str, Any]:
+    def operation(client: str, connection: int, sender: str, size: int, number: int = 1) -> dict[str, Any]:
         at = {"client": client, "connection": connection, "number": number, "server": "s:1"}
         return {**at, "protocol": "nats", "sender": sender, "size": size, "library": None}
 
     rows = rows_of(
         engine, OPERATIONS,
-        said("10.0.0.1:1000", 1, "client", 10),
-        said("10.0.0.1:1001", 2, "server", 5),
-        said("[::1]:7", 3, "client", 100),
-        said("[::1]:7", 3, "client", 1000, number=0),
-        said("10.0.0.9:1", 4, "client", 1),
+        operation("10.0.0.1:1000", 1, "client", 10),
+        operation("10.0.0.1:1001", 2, "server", 5),
+        operation("[::1]:7", 3, "client", 100),
+        operation("[::1]:7", 3, "client", 1000, number=0),
+        operation("10.0.0.9:1", 4, "client", 1),
     )  # fmt: skip
     columns = ("client", "connections", "operations", "bytes_sent", "bytes_received")
     assert found(statistics.top_talkers(rows, limit=2), *columns) == [
@@ -169,15 +169,15 @@ def test_every_rule_has_a_condition_for_judged_operations(spark: SparkSession) -
 
 
 def test_a_requirement_is_kept_only_if_something_was_there_to_judge(engine: RowsEngine) -> None:
-    def said(server: str, **cells: Any) -> dict[str, Any]:
+    def operation(server: str, **cells: Any) -> dict[str, Any]:
         return {"number": 1, "protocol": "nats", "server": server, "op": "MSG", **cells}
 
     operations = rows_of(
         engine, OPERATIONS,
-        said("a:1", fact="delivery"),
-        said("a:1", fact="delivery"),
-        said("b:1", fact="delivery"),
-        said("c:1", op="PUB", fact="publish"),
+        operation("a:1", fact="delivery"),
+        operation("a:1", fact="delivery"),
+        operation("b:1", fact="delivery"),
+        operation("c:1", op="PUB", fact="publish"),
     )  # fmt: skip
     violations = rows_of(
         engine, VIOLATIONS,

@@ -14,10 +14,14 @@ def amqp_opening() -> Iterator[Step]:
     """A connection with channel 1."""
     yield Step(by_client=True, data=PROTOCOL_HEADER)
     yield hears(Method.make("connection.start", mechanisms=b"PLAIN", locales=b"en_US", version_minor=9))
-    told = {"product": "pika", "version": "1.3.2"}
+    properties = {"product": "pika", "version": "1.3.2"}
     yield says(
         Method.make(
-            "connection.start-ok", client_properties=told, mechanism="PLAIN", response=b"", locale="en_US"
+            "connection.start-ok",
+            client_properties=properties,
+            mechanism="PLAIN",
+            response=b"",
+            locale="en_US",
         )
     )
     yield hears(Method.make("connection.tune", frame_max=131072))

@@ -1,4 +1,4 @@
-"""An adapter for ``plumbline gate`` around no library at all: a socket that sends what it is told to.
+"""An adapter for ``plumbline gate`` around no library at all: a socket that sends what a command contains.
 
     python -m tests.pipeline.support.bare_client nats
 

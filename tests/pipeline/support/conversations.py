@@ -20,7 +20,7 @@ _MILLISECOND = 1_000_000
 
 
 class Conversations:
-    """Any number of connections, and what became of their messages."""
+    """Any number of connections, and the delivery audit of their messages."""
 
     def __init__(self) -> None:
         self.ledger = DeliveryAudit()
@@ -48,16 +48,16 @@ class NatsConversation:
         self.auditor = NatsAuditor(name, among.ledger)
         self._name, self._among, self._numbers = name, among, itertools.count(1)
 
-    def said(self, *operations: nats.Operation, by: Sender) -> None:
+    def observe(self, *operations: nats.Operation, by: Sender) -> None:
         for operation in operations:
             at = next(self._among.clock)
             self.auditor.observe(Observation(operation, by, self._name, next(self._numbers), at))
 
     def client(self, *operations: nats.Operation) -> None:
-        self.said(*operations, by=Sender.CLIENT)
+        self.observe(*operations, by=Sender.CLIENT)
 
     def server(self, *operations: nats.Operation) -> None:
-        self.said(*operations, by=Sender.SERVER)
+        self.observe(*operations, by=Sender.SERVER)
 
     def publish(self, text: str, seq: int | None = None, subject: str = "o.x") -> None:
         """Into stream S; ``seq`` None: no answer came."""
@@ -100,17 +100,17 @@ class AmqpConversation:
         self._name, self._among, self._numbers = name, among, itertools.count(1)
         self.server("channel.open-ok")
 
-    def said(self, by: Sender, method: str, body: bytes | None = None, **arguments: Any) -> None:
+    def observe(self, by: Sender, method: str, body: bytes | None = None, **arguments: Any) -> None:
         properties: dict[str, Any] | None = {} if body is not None else None
         operation = Method.make(method, 1, properties=properties, body=body or b"", **arguments)
         at = next(self._among.clock)
         self.auditor.observe(Observation(operation, by, self._name, next(self._numbers), at))
 
     def client(self, method: str, body: bytes | None = None, **arguments: Any) -> None:
-        self.said(Sender.CLIENT, method, body, **arguments)
+        self.observe(Sender.CLIENT, method, body, **arguments)
 
     def server(self, method: str, body: bytes | None = None, **arguments: Any) -> None:
-        self.said(Sender.SERVER, method, body, **arguments)
+        self.observe(Sender.SERVER, method, body, **arguments)
 
     def publish(self, text: str, routing_key: str = "q", exchange: str = "") -> None:
         self.client(

@@ -29,7 +29,7 @@ _SERVERS = {"nats": ("10.9.0.1", 4222), "amqp": ("10.9.0.2", 5672)}
 _FLUSH_PARTS = 4096
 
 
-Kind = tuple[str, str, Episode]  # protocol, rule, what is said
+Kind = tuple[str, str, Episode]  # protocol, rule, operations
 
 
 class Planted(Struct, frozen=True, order=True):
@@ -71,7 +71,7 @@ class _Writer:
         self._parts.clear()
 
     def roll(self) -> None:
-        """The next file; what is open says so in it."""
+        """The next file; open connections are marked in it."""
         self._end()
         self.in_file = 0
         self._file = self._begin()
@@ -145,8 +145,8 @@ class _Traffic:
     def sound(self, steps: int) -> None:
         """So many steps of sound traffic, some of them in small segments."""
         for _ in range(steps):
-            connection, said = self._random.choice(self._sound)
-            connection.say(next(said), 1448 if connection.number % 3 == 0 else MAX_DATA)
+            connection, traffic = self._random.choice(self._sound)
+            connection.say(next(traffic), 1448 if connection.number % 3 == 0 else MAX_DATA)
         if self.writer.in_file > ROLL_BYTES:
             self.writer.roll()
 

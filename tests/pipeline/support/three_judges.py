@@ -70,7 +70,7 @@ def untimed(violation: Violation) -> Violation:
 
 
 class _Recorded(ScenarioServices):
-    """The gate's stands, with a recorder before each: clients are told its address."""
+    """The gate's scenario brokers, each behind a recording proxy whose address the clients get."""
 
     def __init__(self, captures: Path) -> None:
         self._captures = captures
@@ -123,8 +123,8 @@ def _close(scene: Scene) -> None:
 def _nats(scene: Scene) -> None:
     """A redelivery that counts as the first; a message that is acknowledged twice."""
 
-    def ask(subject: str, told: Any) -> nats.Operation:
-        return nats.Pub.make(f"$JS.API.{subject}", json.dumps(told).encode(), "in.api")
+    def ask(subject: str, body: Any) -> nats.Operation:
+        return nats.Pub.make(f"$JS.API.{subject}", json.dumps(body).encode(), "in.api")
 
     def delivered() -> str:
         messages = [one.operation for one in scene.received_operations(nats.Msg)]
@@ -177,7 +177,7 @@ def _amqp(scene: Scene) -> None:
 _OPTIONS = {"nats": {"ping_interval": 3600.0}, "amqp": {"handshake_timeout": 3600.0}}
 _CONSUMER = {"durable_name": "C", "ack_policy": "explicit", "ack_wait": 3600 * 10**9}
 
-# The broker's defect, what the client breaks, what is said.
+# The broker's defect, the requirement that the client breaks, the operations.
 _SESSIONS: dict[str, tuple[str, str, Callable[[Any], None]]] = {
     "nats": ("redelivery-counts-as-the-first", "CLIENT-ACK-010", _nats),
     "amqp": ("delivery-tags-skip", "CLIENT-SETTLE-001", _amqp),

@@ -51,13 +51,13 @@ def _troubled(name: str) -> bytes:
     raise KeyError(name)
 
 
-def _capture(port: int, *said: tuple[Direction, bytes], missing: int = -1) -> bytes:
+def _capture(port: int, *parts_sent: tuple[Direction, bytes], missing: int = -1) -> bytes:
     """One connection; the packet at place ``missing`` was not recorded."""
     flow = PacketFlow(port, ("10.0.0.1", port), ("10.0.0.2", 9))
     parts = [section_header("tests") + interface("i", "d")]
     packet(parts, 1, flow.head(ASKS, 0, SYN), b"")
     packet(parts, 2, flow.head(ANSWERS, 0, SYN | ACK), b"")
-    for place, (direction, data) in enumerate(said):
+    for place, (direction, data) in enumerate(parts_sent):
         head = flow.head(direction, len(data))
         if place != missing:
             packet(parts, place + 3, head, data)
