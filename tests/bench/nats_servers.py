@@ -191,7 +191,7 @@ BROKER = (sys.executable, "-m", "plumbline", "broker", "nats", "-js", "-a", "127
 
 @contextmanager
 def reference_broker(*options: str) -> Iterator[tuple[str, int]]:
-    """The reference broker as a process; where it listens, once it says so."""
+    """The reference broker as a process; its address, once it has printed it."""
     with subprocess.Popen((*BROKER, *options), stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None

@@ -1,6 +1,6 @@
 """How much the recording proxy holds: ``python -m tests.bench.proxy_load``.
 
-5 000 idle connections and 500 busy ones at once before one server that says what it hears; then 1 GB in
+5 000 idle connections and 500 busy ones at once before one echo server; then 1 GB in
 random segments through one connection each way, compared by SHA-256. Prints times and the proxy's memory.
 """
 
@@ -26,7 +26,7 @@ VOLUME = 1 << 30
 
 
 def echo_server() -> Address:
-    """In a thread; says what it hears."""
+    """Echoes, in a thread."""
     listener = socket.create_server(("127.0.0.1", 0), backlog=4096)
     chosen = selectors.DefaultSelector()
 

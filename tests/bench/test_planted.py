@@ -1,4 +1,4 @@
-"""The bench of planted violations says what is missing and what is too much."""
+"""The bench of planted violations reports missing and unexpected violations."""
 
 from __future__ import annotations
 

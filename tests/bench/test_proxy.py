@@ -10,7 +10,7 @@ from tests.bench.proxy import STRICT, Volume, compare, table
 
 def test_the_bench_measures_each_way(server_binary: ServerBinary) -> None:
     if server_binary.name != "packaged":
-        pytest.skip("the bench is started with one server: it says nothing of the server")
+        pytest.skip("the bench is started with one server: it does not measure the server")
     with NatsServer(server_binary.path, {"jetstream": False}) as server:
         host, port = server.url.removeprefix("nats://").split(":")
         figures = compare((host, int(port)), rounds=1, volume=Volume(2000, 200, 20))

@@ -1,4 +1,4 @@
-"""The filter language: what its words mean, and what it says of what it cannot read."""
+"""The filter language: what its words mean, and its errors."""
 
 from __future__ import annotations
 

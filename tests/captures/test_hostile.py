@@ -1,4 +1,4 @@
-"""Captures that are damaged, or say what no recorder says: commands refuse them or show what there is."""
+"""Captures that are damaged, or were never recorded: commands refuse them or show what they can read."""
 
 from __future__ import annotations
 

@@ -115,7 +115,7 @@ def test_existing_objects_become_given_lines(nats_server: NatsServer, tmp_path: 
 
 
 async def talk(url: str) -> None:
-    """One hears what the other says."""
+    """One receives what the other publishes."""
     async with await nats.connect(url) as listener, await nats.connect(url) as speaker:
         came = await listener.subscribe("news.*")
         probe = await listener.subscribe("probe")  # a flush() may overtake what is pending

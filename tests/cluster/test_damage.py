@@ -1,4 +1,4 @@
-"""Files are damaged as the random generator says."""
+"""Files are damaged at places that a random generator chooses."""
 
 from __future__ import annotations
 

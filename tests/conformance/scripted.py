@@ -1,4 +1,4 @@
-"""A TCP peer that does exactly what a test says: the servers that no real server would be."""
+"""A TCP peer that does exactly what a test needs, such as a server with faults."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _guarded(script: Script, link: socket.socket) -> None:
 
 
 def silent(link: socket.socket) -> None:
-    """Accepts, reads, and never says anything."""
+    """Accepts, reads, and never sends."""
     while link.recv(4096):
         pass
 

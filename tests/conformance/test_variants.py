@@ -1,4 +1,4 @@
-"""Each variant does on every real server what its description says, and a wrong file says where."""
+"""Each variant behaves as described on every real server; errors of a wrong file name the place."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def info_of(connection: NatsConnection) -> dict[str, object]:
 
 
 def refusal(session: NatsSession, **credentials: str) -> str:
-    """What the server says to a CONNECT with these fields, before it closes."""
+    """What the server answers to a CONNECT with these fields, before it closes."""
     client = session.connect(handshake=False)
     fields = {"user": None, "pass": None, "auth_token": None, **credentials}
     with pytest.raises(Failed) as refused:

@@ -83,7 +83,7 @@ def _ask(client: Client, subject: str, body: str) -> list[Msg | HMsg]:
 
 
 def check_nats(store: NatsStore, path: str, data: bytes) -> None:
-    """``path`` holds ``data``: what the next broker serves, and says."""
+    """``path`` holds ``data``: the state and the output of the next broker."""
     original = store.files[path]
     again = Kept({**store.files, path: data}, now=store.now)
     unseen = original.startswith(data)  # cut: perhaps between two records
@@ -158,7 +158,7 @@ def amqp_store() -> AmqpStore:
 
 
 def check_amqp(store: AmqpStore, data: bytes) -> None:
-    """The journal holds ``data``: what the next broker has, and says."""
+    """The journal holds ``data``: the state and the output of the next broker."""
     again = VirtualAmqp(files={JOURNAL: data}, now=store.now)
     unseen = store.journal.startswith(data) and decode_frames(data)[1] == len(data)
     assert bool(again.warnings) == (data != store.journal and not unseen), "damage and warnings do not agree"

@@ -1,6 +1,6 @@
 """A full disk, a failed fsync, writes that are cut short: at every call of a run that changes files.
 
-What was acknowledged is there when the disk works again, and the broker says why it ended.
+What was acknowledged is there when the disk works again, and the broker reports why it ended.
 """
 
 from __future__ import annotations

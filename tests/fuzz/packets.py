@@ -13,7 +13,7 @@ from tests.fuzz.target import Target
 MOST_SEGMENTS = 80
 CLIENT, SERVER = Address("10.0.0.1", 40000), Address("10.0.0.2", 4222)
 ENDS = ((CLIENT, SERVER), (SERVER, CLIENT))
-SENT = bytes(range(1, 251)) * 4  # what each side sends: every byte says where it is
+SENT = bytes(range(1, 251)) * 4  # what each side sends: every byte shows its place
 WHOLE = 1 << 32
 LINK_TYPES = (101, 12, 1, 113, 276, 0, 108, 147)
 
@@ -77,7 +77,7 @@ def _check_stream(events: list[StreamBytes | BytesLost], direction: Direction) -
         if isinstance(event, BytesLost):
             at = None if at is None else at + event.size
             continue
-        if at is None:  # where the first byte seen is: it says so itself
+        if at is None:  # the first byte seen shows its own place
             return
         assert event.data == SENT[at : at + len(event.data)], "bytes that were not sent there"
         at += len(event.data)

@@ -123,7 +123,7 @@ def reset(link: socket.socket) -> None:
 
 
 def ok_without_end(link: socket.socket) -> None:
-    """Takes every connection, and says +OK for ever where it should say PONG."""
+    """Takes every connection, and sends +OK for ever where it should send PONG."""
     link.sendall(info())
     with drained(link):
         flood(link, b"+OK\r\n" * 5000)

@@ -177,7 +177,7 @@ def test_deliveries_lie_between_consume_ok_and_cancel_ok() -> None:
     assert rules(racing) == []
     late = [*racing, server("basic.cancel-ok", consumer_tag="c"), deliver(2)]
     assert rules(late) == [("live-consumer", True)]
-    # With no_wait nobody says when the server knew.
+    # With no_wait no answer shows when the server has processed it.
     unanswered = [*OPENED, *consuming(), client("basic.cancel", consumer_tag="c", no_wait=True), deliver(1)]
     assert rules(unanswered) == []
 

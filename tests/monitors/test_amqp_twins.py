@@ -37,7 +37,7 @@ ANSWER_S = 10.0
 
 
 class Client:
-    """An ordinary client, one channel at a time. It believes what the broker says."""
+    """An ordinary client, one channel at a time. It believes the broker's answers."""
 
     def __init__(self, url: str) -> None:
         address = AmqpUrl.parse(url)

@@ -71,7 +71,7 @@ def test_the_length_of_a_secret_may_be_nothing() -> None:
 
 
 def exchange(place: Path) -> str:
-    """Records a session in which the server says what the client says, part by part; returns its port."""
+    """Records a session in which the server echoes, part by part; returns its port."""
     with (
         server(echo) as url,
         recorded(url.replace("tcp", "amqp"), place) as proxy,

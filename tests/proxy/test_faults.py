@@ -31,7 +31,7 @@ from tests.proxy.peers import PATIENCE_S, connect, echo, receive, server
 
 @contextmanager
 def disturbed(place: Path, *faults: str, seed: int = 0) -> Iterator[tuple[RecordingProxy, socket.socket]]:
-    """A client of a server that says what the client says, with faults between them."""
+    """A client of an echo server, with faults between them."""
     with (
         server(echo) as url,
         recorded(url.replace("tcp", "nats"), place, faults=faults, seed=seed) as proxy,

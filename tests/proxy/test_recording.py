@@ -210,7 +210,7 @@ def test_killed_under_load_every_whole_block_is_read(tmp_path: Path, strict: boo
     assert not shown(tmp_path, "op in (lost, undecodable)")
     parser = CaptureParser()
     packets = list(parser.feed(file.read_bytes()))
-    assert not parser.ended  # and so the file says that it was not closed
+    assert not parser.ended  # the file shows that it was not closed
     assert len(tshark.fields(file, "frame.number")) == len(packets)
 
 

@@ -22,7 +22,7 @@ OPERATIONS = [Pub.make("a.b", b"\r\nPUB x 1\r\n" * 100), Ping.make(), *(Pub.make
 
 
 def exchange(place: Path, data: bytes, scheme: str) -> int:
-    """Sends it in random segments to a server that says the same; returns the server's port."""
+    """Sends it in random segments to a server that echoes; returns the server's port."""
     random = Random(7)
     with (
         server(echo) as url,

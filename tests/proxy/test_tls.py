@@ -27,7 +27,7 @@ WAIT_S = 5.0
 
 
 class Certificate:
-    """One that says 127.0.0.1, and certifies itself."""
+    """A self-signed certificate for 127.0.0.1."""
 
     def __init__(self, folder: Path) -> None:
         if shutil.which("openssl") is None:

@@ -96,7 +96,7 @@ def test_reset_connection_does_not_delay_stop() -> None:
         link.sendall(b"AMQP\x00\x00\x09\x01")
         await asyncio.to_thread(link.recv, 1)  # the broker knows it
         link.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        link.close()  # the loop has not heard of it when the broker says goodbye
+        link.close()  # the loop does not know it yet when the broker closes
         await broker.stop()
         assert not broker.is_listening
 

@@ -1,4 +1,4 @@
-"""The folder of a store: taken by one, in one version of its layout, changed as a ledger says."""
+"""The folder of a store: used by one process, in one version of its layout, changed by a write queue."""
 
 from __future__ import annotations
 

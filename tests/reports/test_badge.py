@@ -1,4 +1,4 @@
-"""The badge: what it says, to whom it is readable, and that no stranger writes on it."""
+"""The badge: its text, its contrast, and hostile texts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is to be typed by hand: bash says the same bytes to a real server, and nothing else."""
+"""The commands to type by hand: bash sends the same bytes to a real server, and nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every report says of a run."""
+"""The contents that all reports share."""
 
 from __future__ import annotations
 

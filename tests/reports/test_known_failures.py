@@ -1,4 +1,4 @@
-"""A failure that is known of that release says so in every report, and stays a failure."""
+"""A failure that is known of that release is marked in every report, and stays a failure."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ def run(result: RunResult, version: str, started: str) -> TargetRunResult:
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two releases, one of them with a history, and a target that is hostile in all it says."""
+    """Two releases, one of them with a history, and a target whose texts are all hostile."""
     hostile = everything_hostile()
     given = [
         run(sample_result(), "2.10.22", DAYS[0]),

@@ -61,7 +61,7 @@ def on_terminal(
             while data := os.read(ours, 65536):
                 received.extend(data)
         except OSError as error:
-            if error.errno != errno.EIO:  # how Linux says that the other side closed
+            if error.errno != errno.EIO:  # Linux reports a closed other side with it
                 raise
 
     reader = threading.Thread(target=receive)

@@ -1,4 +1,4 @@
-"""Real servers are found, started, heard and stopped; what fails says why."""
+"""Real servers are found, started and stopped; an error gives its reason."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from plumbline.servers.user_targets import MAX_FILE_SIZE, UserServer, user_targe
 PYTHON = shlex.quote(sys.executable)
 BROKER = f"{PYTHON} -P -m plumbline broker nats -js -p {{port}} -sd {{store}}"
 
-# Listens on the port, prints what it got, and says how it was ended.
+# Listens on the port, prints what it received, and prints how it was ended.
 TOY = """\
 import os, signal, socket, sys, time
 listener = socket.create_server(("127.0.0.1", int(sys.argv[1])))

@@ -1,6 +1,6 @@
-"""A second witness: what nats-py's own parser hears in the bytes of a server.
+"""A second decoder for comparison: what nats-py's own parser reads in the bytes of a server.
 
-``as_event`` says the same of an operation of ours, in the witness's words.
+``as_event`` gives an operation of ours in the same form.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A bare TCP conversation with a real server: bytes out, bytes in, recorded, until a PONG or the end.
 
-It judges nothing. What the server says is kept raw, so that several readers can be held against each other.
+It judges nothing. The bytes of the server are kept, so that several decoders can be compared with each other.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Conversation:
         return before
 
     def until_end(self) -> list[Operation]:
-        """Says that nothing more comes; all that the server still says."""
+        """Ends the sending direction; all that the server sends until it closes."""
         with suppress(OSError):  # the server may have closed already
             self._socket.shutdown(socket.SHUT_WR)
         while self._hear():

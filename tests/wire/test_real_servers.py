@@ -36,7 +36,7 @@ from tests.wire.strategies import WORDS, Outcome, outcome, refusal
 SEGMENT = 1460  # the payload of an Ethernet frame
 WITHIN_S = 2.0
 
-# What the server says before it closes; silence for what its parser calls an argument error.
+# What the server sends before it closes; silence for what its parser calls an argument error.
 COMPLAINT = {
     ErrorKind.UNKNOWN_OPERATION: "Unknown Protocol Operation",
     ErrorKind.PAYLOAD_END: "Unknown Protocol Operation",
@@ -150,7 +150,7 @@ def test_decoder_agrees_with_servers_on_generated_lines(nats_server: NatsServer)
 
 
 def session(url: str) -> JetStreamConversation:
-    """All that a server says to an ordinary client: messages, headers, statuses, errors, big and empty."""
+    """All that a server sends to an ordinary client: messages, headers, statuses, errors, big and empty."""
     talk = JetStreamConversation(url)
     talk.stream("ORDERS", messages=3)
     talk.consumer("ORDERS", "C", ack_policy="explicit")

@@ -36,7 +36,7 @@ def gated(
 
 
 def red(result: GateResult) -> dict[str, str]:
-    """The MUSTs that are not met, with the message of the first check that says so."""
+    """The MUSTs that are not met, with the message of the first check with that verdict."""
     found = {}
     checks = {check.id: check for check in result.result.checks}
     for one in result.result.requirements:
@@ -84,7 +84,7 @@ def python_adapter_with(name: str, releases: Sequence[str], folder: Path) -> tup
 
 
 def node_adapter(name: str, folder: Path, releases: Sequence[str] = ()) -> tuple[str, ...]:
-    """An adapter in JavaScript: what its lock file says from npm, or these releases."""
+    """An adapter in JavaScript: the versions of its lock file from npm, or these releases."""
     node, npm = shutil.which("node"), shutil.which("npm")
     if node is None or npm is None:
         missing(f"node and npm are missing, for the adapter of {name}: apt-get install nodejs npm")
@@ -105,7 +105,7 @@ def node_adapter(name: str, folder: Path, releases: Sequence[str] = ()) -> tuple
 
 
 def go_adapter(name: str, folder: Path, releases: Sequence[str] = ()) -> tuple[str, ...]:
-    """An adapter in Go, built: with what its go.sum says, or with these releases. ``name`` is a folder, or a
+    """An adapter in Go, built with the versions of its go.sum or these releases. ``name`` is a folder, or a
     package in it."""
     go = shutil.which("go")
     if go is None:
@@ -138,7 +138,7 @@ def java_adapter(name: str, folder: Path) -> tuple[str, ...]:
 
 
 def rust_adapter(name: str, folder: Path) -> tuple[str, ...]:
-    """An adapter in Rust, built with what its Cargo.lock says. Rust is never installed for CI: a skip."""
+    """An adapter in Rust, built with the versions of its Cargo.lock. CI has no Rust: a skip."""
     cargo = shutil.which("cargo")
     if cargo is None:
         pytest.skip(

@@ -28,7 +28,7 @@ PROGRAM: Program = (
     Pull("ORDERS", "DISPATCH"),
     Restart(),
 )
-# The reference broker, which in its second life fails in some way while there is a file that says so.
+# The reference broker; after a restart it fails in some way while a file requests that.
 SERVER = """
 import os, sys
 flags = sys.argv[1:]

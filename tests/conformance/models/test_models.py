@@ -38,7 +38,7 @@ BROKERS: dict[str, Callable[..., AbstractContextManager[str]]] = {
     "amqp": lambda *defects: AmqpBroker.in_thread(defect=defects),
 }
 
-# (protocol, what the model says, what it says with the error)
+# (protocol, line of the model, the line with the error)
 PLANTED = [
     pytest.param("nats", '"+WPI") state', '"+WPI") acknowledged(state, seq)', id="nats-progress"),
     pytest.param("nats", ">= s.settings.max_deliver)", "> s.settings.max_deliver)", id="nats-max-deliver"),

@@ -138,7 +138,7 @@ class Player:
         self.raw(frame(1, channel, payload), link)
 
     def take(self, count: int, link: str = "a", within: float = ARRIVES_WITHIN_S) -> list[Operation]:
-        """What arrives; ``count`` only says when to stop waiting."""
+        """What arrives; ``count`` only ends the wait."""
         source = self.links[link]
         deadline = time.monotonic() + within
         while len(source.arrived) < count and not source.ended and time.monotonic() < deadline:

@@ -146,7 +146,7 @@ class Player:
     # Steps of a scenario
 
     def expect(self, count: int, within: float = ARRIVES_WITHIN_S, note: str = "") -> list[str]:
-        """Write down what arrives; ``count`` only says when to stop waiting."""
+        """Write down what arrives; ``count`` only ends the wait."""
         lines = []
         for message in self.take(count, within):
             if message.reply and message.reply.startswith("$JS.ACK."):
@@ -211,7 +211,7 @@ class Player:
         self.log = log
 
     def pull(self, stream: str, consumer: str, body: Any = b"", *, expect: int, inbox: str = "a") -> None:
-        """A pull request, and what arrives: ``expect`` says when to stop waiting."""
+        """A pull request, and what arrives: ``expect`` ends the wait."""
         self.pull_quietly(stream, consumer, body, inbox=inbox)
         self.expect(expect)
 

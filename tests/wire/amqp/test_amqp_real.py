@@ -1,4 +1,4 @@
-"""A real RabbitMQ: what it says is read to the last byte, and what we refuse it refuses."""
+"""A real RabbitMQ: all its bytes are decoded, and it refuses what the codec refuses."""
 
 from __future__ import annotations
 
