@@ -20,7 +20,7 @@ from tests.proxy.peers import connect, receive, server
 
 CONNECT = b'CONNECT {"verbose":false}\r\n'
 ASKED = CONNECT + b"SUB x.* 1\r\nUNSUB 1 1\r\nPING\r\n"
-# The second message is one too many, the third has a subject that nobody asked for.
+# The second message is one too many, the third has a subject without a subscription.
 ANSWER = b"PONG\r\nMSG x.a 1 1\r\nm\r\nMSG x.b 1 1\r\nm\r\nMSG y 1 1\r\nm\r\n"
 RULES = ["live-subscription", "live-subscription", "subject-matches"]
 

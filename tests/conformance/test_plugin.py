@@ -230,7 +230,7 @@ def test_the_first_failure_can_be_the_last(tmp_path: Path, broker: str) -> None:
         assert "not conformant: 1 requirements claimed, 1 tested, 0 passed" in ended.out
 
 
-# -- where nobody asked for it -----------------------------------------------------------------
+# -- without options of Plumbline ---------------------------------------------------------------
 
 UNRELATED = {
     "conftest.py": """

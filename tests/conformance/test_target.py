@@ -202,5 +202,5 @@ def test_recalibration_only_increases_slack() -> None:
         again = busy.recalibrated()
     assert busy.slack_s >= max(0.02 * 20, access.slack_s)  # which a busy machine makes long, too
     assert again.slack_s == busy.slack_s
-    assert busy.recalibrated() is busy  # nobody listens any more
+    assert busy.recalibrated() is busy  # there is no listener any more
     assert busy.next_token() != access.next_token()  # names stay unique

@@ -20,7 +20,7 @@ VERIFY = """
 import sys, shutil
 arguments = sys.argv[1:]
 if "lost" in arguments:
-    sys.exit("plumbline: nobody listens there")
+    sys.exit("plumbline: no server is there")
 shutil.copy(arguments[0], arguments[arguments.index("--json") + 1])
 sys.exit(1)
 """
@@ -40,9 +40,9 @@ def test_red_run_is_a_result_and_lost_run_is_reported(ended: Path) -> None:
     run, missed = run_all(wanted, lines.append, (sys.executable, "-c", VERIFY))
     assert isinstance(run, TargetRunResult)
     assert run.target == "nats-server@2.10.0"
-    assert missed == FailedTarget("gone", 1, "nobody listens there")
+    assert missed == FailedTarget("gone", 1, "no server is there")
     assert lines[1] == "here: not conformant, 1 of 2 passed, 12 s"
-    assert lines[3] == "gone: not run: nobody listens there (exit 1)"
+    assert lines[3] == "gone: not run: no server is there (exit 1)"
 
 
 def ctrl_c() -> None:

@@ -97,7 +97,7 @@ def answers(url: str, stream: bytes) -> tuple[int, str]:
     return sum(isinstance(operation, Pong) for operation in received), fatal[0] if fatal else ""
 
 
-def foretold(found: Outcome) -> tuple[int, str]:
+def expected_answers(found: Outcome) -> tuple[int, str]:
     """The same, if the server decodes as our decoder does."""
     pings = sum(isinstance(operation, Ping) for operation in found.operations)
     return pings, COMPLAINT.get(found.error, "") if found.error else ""
@@ -108,7 +108,7 @@ def decoded(stream: bytes) -> Outcome:
 
 
 def test_servers_take_and_refuse_what_the_decoder_does(nats_server: NatsServer) -> None:
-    expected = {stream[:60]: foretold(decoded(stream)) for stream in CASES}
+    expected = {stream[:60]: expected_answers(decoded(stream)) for stream in CASES}
     assert {stream[:60]: answers(nats_server.url, stream) for stream in CASES} == expected
 
 
@@ -144,7 +144,7 @@ def test_decoder_agrees_with_servers_on_generated_lines(nats_server: NatsServer)
     @settings(max_examples=150, suppress_health_check=list(HealthCheck))
     @given(client_streams())
     def agree(stream: bytes) -> None:
-        assert answers(nats_server.url, stream) == foretold(decoded(stream))
+        assert answers(nats_server.url, stream) == expected_answers(decoded(stream))
 
     agree()
 

@@ -381,7 +381,7 @@ class Client:
     def request(
         self, subject: str, data: bytes = b"", headers: Mapping[str, str] | None = None, timeout: float = 1.0
     ) -> Came:
-        """The answer. Raises ``LibraryError`` if none comes, or nobody listens."""
+        """The answer. Raises ``LibraryError`` if none comes, or there is no subscriber."""
         inbox = self.inbox()
         arrived: queue.SimpleQueue[Came] = queue.SimpleQueue()
         self.waiting[inbox] = arrived

@@ -7,15 +7,17 @@ from collections.abc import Iterator
 from typing import Any
 
 from plumbline.wire.amqp import PROTOCOL_HEADER, Method
-from tests.pipeline.support.episodes import Episode, Names, Step, hears, says, wrong
+from tests.pipeline.support.episodes import Episode, Names, Step, client_sends, server_sends, wrong
 
 
 def amqp_opening() -> Iterator[Step]:
     """A connection with channel 1."""
     yield Step(by_client=True, data=PROTOCOL_HEADER)
-    yield hears(Method.make("connection.start", mechanisms=b"PLAIN", locales=b"en_US", version_minor=9))
+    yield server_sends(
+        Method.make("connection.start", mechanisms=b"PLAIN", locales=b"en_US", version_minor=9)
+    )
     properties = {"product": "pika", "version": "1.3.2"}
-    yield says(
+    yield client_sends(
         Method.make(
             "connection.start-ok",
             client_properties=properties,
@@ -24,23 +26,25 @@ def amqp_opening() -> Iterator[Step]:
             locale="en_US",
         )
     )
-    yield hears(Method.make("connection.tune", frame_max=131072))
-    yield says(Method.make("connection.tune-ok", frame_max=131072))
-    yield says(Method.make("connection.open", virtual_host="/"))
-    yield hears(Method.make("connection.open-ok"))
-    yield says(Method.make("channel.open", 1))
-    yield hears(Method.make("channel.open-ok", 1))
+    yield server_sends(Method.make("connection.tune", frame_max=131072))
+    yield client_sends(Method.make("connection.tune-ok", frame_max=131072))
+    yield client_sends(Method.make("connection.open", virtual_host="/"))
+    yield server_sends(Method.make("connection.open-ok"))
+    yield client_sends(Method.make("channel.open", 1))
+    yield server_sends(Method.make("channel.open-ok", 1))
 
 
 def _consume(names: Names, **arguments: Any) -> Iterator[Step]:
     """Consumer "c" on a queue of its own."""
-    yield says(Method.make("basic.consume", 1, queue=f"q{names.new()}", consumer_tag="c", **arguments))
-    yield hears(Method.make("basic.consume-ok", 1, consumer_tag="c"))
+    yield client_sends(
+        Method.make("basic.consume", 1, queue=f"q{names.new()}", consumer_tag="c", **arguments)
+    )
+    yield server_sends(Method.make("basic.consume-ok", 1, consumer_tag="c"))
 
 
 def _deliver(delivery_tag: int, consumer_tag: str = "c", body: bytes = b"m", message_id: str = "") -> Step:
     properties = {"message_id": message_id} if message_id else {}
-    return hears(
+    return server_sends(
         Method.make(
             "basic.deliver", 1, consumer_tag=consumer_tag, delivery_tag=delivery_tag, routing_key="orders",
             properties=properties, body=body,
@@ -53,26 +57,26 @@ def _ack(delivery_tag: int, *, multiple: bool = False) -> Method:
 
 
 def _publish(body: bytes = b"m", *, mandatory: bool = False) -> Step:
-    return says(Method.make("basic.publish", 1, routing_key="orders", mandatory=mandatory, body=body))
+    return client_sends(Method.make("basic.publish", 1, routing_key="orders", mandatory=mandatory, body=body))
 
 
 def _selected() -> Iterator[Step]:
-    yield says(Method.make("confirm.select", 1))
-    yield hears(Method.make("confirm.select-ok", 1))
+    yield client_sends(Method.make("confirm.select", 1))
+    yield server_sends(Method.make("confirm.select-ok", 1))
 
 
 def sound_amqp(names: Names, payload: bytes) -> Iterator[Step]:
     """For ever: publishes with confirms, deliveries acknowledged by tens."""
     yield from _selected()
-    yield says(Method.make("basic.qos", 1, prefetch_count=20))
-    yield hears(Method.make("basic.qos-ok", 1))
+    yield client_sends(Method.make("basic.qos", 1, prefetch_count=20))
+    yield server_sends(Method.make("basic.qos-ok", 1))
     yield from _consume(names)
     for tag in itertools.count(1):
         yield _publish(payload)
-        yield hears(_ack(tag))
+        yield server_sends(_ack(tag))
         yield _deliver(tag, body=payload)
         if tag % 10 == 0:
-            yield says(_ack(tag, multiple=True))
+            yield client_sends(_ack(tag, multiple=True))
 
 
 def tag_skipped(names: Names) -> Iterator[Step]:
@@ -89,19 +93,19 @@ def tag_again(names: Names) -> Iterator[Step]:
 
 
 def beyond_prefetch(names: Names) -> Iterator[Step]:
-    yield says(Method.make("basic.qos", 1, prefetch_count=2))
-    yield hears(Method.make("basic.qos-ok", 1))
+    yield client_sends(Method.make("basic.qos", 1, prefetch_count=2))
+    yield server_sends(Method.make("basic.qos-ok", 1))
     yield from _consume(names)
     yield _deliver(1)
     yield _deliver(2)
-    yield says(_ack(1))
+    yield client_sends(_ack(1))
     yield _deliver(3)
     yield wrong(_deliver(4))
 
 
 def beyond_shared_prefetch(names: Names) -> Iterator[Step]:
-    yield says(Method.make("basic.qos", 1, prefetch_count=1, global_=True))
-    yield hears(Method.make("basic.qos-ok", 1))
+    yield client_sends(Method.make("basic.qos", 1, prefetch_count=1, global_=True))
+    yield server_sends(Method.make("basic.qos-ok", 1))
     yield from _consume(names)
     yield _deliver(1)
     yield wrong(_deliver(2))
@@ -110,22 +114,22 @@ def beyond_shared_prefetch(names: Names) -> Iterator[Step]:
 def unknown_tag(names: Names) -> Iterator[Step]:
     yield from _consume(names)
     yield _deliver(1)
-    yield wrong(says(_ack(7)))
+    yield wrong(client_sends(_ack(7)))
 
 
 def tag_acked_twice(names: Names) -> Iterator[Step]:
     yield from _consume(names)
     yield _deliver(1)
     yield _deliver(2)
-    yield says(_ack(2, multiple=True))
-    yield wrong(says(_ack(1)))
+    yield client_sends(_ack(2, multiple=True))
+    yield wrong(client_sends(_ack(1)))
 
 
 def after_cancel(names: Names) -> Iterator[Step]:
     yield from _consume(names, no_ack=True)
     yield _deliver(1)
-    yield says(Method.make("basic.cancel", 1, consumer_tag="c"))
-    yield hears(Method.make("basic.cancel-ok", 1, consumer_tag="c"))
+    yield client_sends(Method.make("basic.cancel", 1, consumer_tag="c"))
+    yield server_sends(Method.make("basic.cancel-ok", 1, consumer_tag="c"))
     yield wrong(_deliver(2))
 
 
@@ -137,7 +141,7 @@ def unknown_consumer(names: Names) -> Iterator[Step]:
 def not_redelivered(names: Names) -> Iterator[Step]:
     yield from _consume(names)
     yield _deliver(1, message_id="one")
-    yield says(Method.make("basic.nack", 1, delivery_tag=1, requeue=True))
+    yield client_sends(Method.make("basic.nack", 1, delivery_tag=1, requeue=True))
     yield wrong(_deliver(2, message_id="one"))
 
 
@@ -145,24 +149,24 @@ def confirmed_twice(_: Names) -> Iterator[Step]:
     yield from _selected()
     yield _publish()
     yield _publish()
-    yield hears(_ack(2, multiple=True))
-    yield wrong(hears(_ack(1)))
+    yield server_sends(_ack(2, multiple=True))
+    yield wrong(server_sends(_ack(1)))
 
 
 def confirm_of_nothing(_: Names) -> Iterator[Step]:
     yield from _selected()
     yield _publish()
-    yield wrong(hears(_ack(9)))
+    yield wrong(server_sends(_ack(9)))
 
 
 def return_too_late(_: Names) -> Iterator[Step]:
     yield from _selected()
     yield _publish(mandatory=True)
-    yield hears(_ack(1))
+    yield server_sends(_ack(1))
     returned = Method.make(
         "basic.return", 1, reply_code=312, reply_text="NO_ROUTE", routing_key="orders", body=b"m"
     )
-    yield wrong(hears(returned))
+    yield wrong(server_sends(returned))
 
 
 AMQP: tuple[tuple[str, Episode], ...] = (

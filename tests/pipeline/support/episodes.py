@@ -35,13 +35,13 @@ class Names:
 Episode = Callable[[Names], Iterator[Step]]
 
 
-def says(operation: nats.Operation | Method) -> Step:
-    """By the client."""
+def client_sends(operation: nats.Operation | Method) -> Step:
+    """The client sends ``operation``."""
     return Step(by_client=True, data=operation.raw)
 
 
-def hears(operation: nats.Operation | Method) -> Step:
-    """By the server."""
+def server_sends(operation: nats.Operation | Method) -> Step:
+    """The server sends ``operation``."""
     return Step(by_client=False, data=operation.raw)
 
 

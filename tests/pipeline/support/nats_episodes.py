@@ -6,16 +6,16 @@ import itertools
 from collections.abc import Iterator
 
 from plumbline.wire import nats
-from tests.pipeline.support.episodes import Episode, Names, Step, hears, says, wrong
+from tests.pipeline.support.episodes import Episode, Names, Step, client_sends, server_sends, wrong
 
 STORED_NS = 1_789_999_999_000_000_000
 
 
 def nats_opening() -> Iterator[Step]:
-    yield hears(nats.Info.make({"server_id": "S", "version": "2.10.0", "max_payload": 1048576}))
-    yield says(nats.Connect.make({"verbose": False, "lang": "python3", "version": "2.10.0"}))
-    yield says(nats.Ping.make())
-    yield hears(nats.Pong.make())
+    yield server_sends(nats.Info.make({"server_id": "S", "version": "2.10.0", "max_payload": 1048576}))
+    yield client_sends(nats.Connect.make({"verbose": False, "lang": "python3", "version": "2.10.0"}))
+    yield client_sends(nats.Ping.make())
+    yield server_sends(nats.Pong.make())
 
 
 class Consumer:
@@ -27,11 +27,11 @@ class Consumer:
         self.stream, self.inbox = f"S{self.number}", f"_INBOX.{self.number}"
 
     def subscribe(self) -> Step:
-        return says(nats.Sub.make(f"{self.inbox}.*", self.sid))
+        return client_sends(nats.Sub.make(f"{self.inbox}.*", self.sid))
 
     def pull(self, request: int, batch: int) -> Step:
         subject = f"$JS.API.CONSUMER.MSG.NEXT.{self.stream}.C"
-        return says(nats.Pub.make(subject, b'{"batch":%d}' % batch, f"{self.inbox}.{request}"))
+        return client_sends(nats.Pub.make(subject, b'{"batch":%d}' % batch, f"{self.inbox}.{request}"))
 
     def ack_subject(self, stream_seq: int, consumer_seq: int, delivered: int = 1) -> str:
         stored = STORED_NS + stream_seq
@@ -39,16 +39,16 @@ class Consumer:
 
     def deliver(self, stream_seq: int, consumer_seq: int, delivered: int = 1, payload: bytes = b"m") -> Step:
         reply = self.ack_subject(stream_seq, consumer_seq, delivered)
-        return hears(nats.Msg.make(f"orders.{stream_seq % 7}", self.sid, payload, reply))
+        return server_sends(nats.Msg.make(f"orders.{stream_seq % 7}", self.sid, payload, reply))
 
     def ack(
         self, stream_seq: int, consumer_seq: int, kind: bytes = b"+ACK", reply: str | None = None
     ) -> Step:
-        return says(nats.Pub.make(self.ack_subject(stream_seq, consumer_seq), kind, reply))
+        return client_sends(nats.Pub.make(self.ack_subject(stream_seq, consumer_seq), kind, reply))
 
     def status(self, request: int, line: bytes) -> Step:
         headers = b"NATS/1.0 " + line + b"\r\n\r\n"
-        return hears(nats.HMsg.make(f"{self.inbox}.{request}", self.sid, headers))
+        return server_sends(nats.HMsg.make(f"{self.inbox}.{request}", self.sid, headers))
 
 
 def sound_nats(names: Names, payload: bytes) -> Iterator[Step]:
@@ -61,41 +61,41 @@ def sound_nats(names: Names, payload: bytes) -> Iterator[Step]:
             yield consumer.deliver(sequence, sequence, payload=payload)
             yield consumer.ack(sequence, sequence)
         reply = f"{consumer.inbox}.p{request}"
-        yield says(nats.Pub.make("orders.new", payload, reply))
+        yield client_sends(nats.Pub.make("orders.new", payload, reply))
         answer = b'{"stream":"%s","seq":%d}' % (consumer.stream.encode(), request)
-        yield hears(nats.Msg.make(reply, consumer.sid, answer))
+        yield server_sends(nats.Msg.make(reply, consumer.sid, answer))
 
 
 def unsubscribed(names: Names) -> Iterator[Step]:
     sid = str(names.new())
-    yield says(nats.Sub.make("a.*", sid))
-    yield hears(nats.Msg.make("a.b", sid, b"m"))
-    yield says(nats.Unsub.make(sid))
-    yield hears(nats.Msg.make("a.b", sid, b"still on its way"))
-    yield says(nats.Ping.make())
-    yield hears(nats.Pong.make())
-    yield wrong(hears(nats.Msg.make("a.b", sid, b"m")))
+    yield client_sends(nats.Sub.make("a.*", sid))
+    yield server_sends(nats.Msg.make("a.b", sid, b"m"))
+    yield client_sends(nats.Unsub.make(sid))
+    yield server_sends(nats.Msg.make("a.b", sid, b"still on its way"))
+    yield client_sends(nats.Ping.make())
+    yield server_sends(nats.Pong.make())
+    yield wrong(server_sends(nats.Msg.make("a.b", sid, b"m")))
 
 
 def unknown_sid(names: Names) -> Iterator[Step]:
-    yield wrong(hears(nats.Msg.make("a.b", str(names.new()), b"m")))
+    yield wrong(server_sends(nats.Msg.make("a.b", str(names.new()), b"m")))
 
 
 def more_than_max(names: Names) -> Iterator[Step]:
     sid = str(names.new())
-    yield says(nats.Sub.make("a.*", sid))
-    yield says(nats.Unsub.make(sid, 2))
-    yield says(nats.Ping.make())
-    yield hears(nats.Pong.make())
-    yield hears(nats.Msg.make("a.b", sid, b"m"))
-    yield hears(nats.Msg.make("a.b", sid, b"m"))
-    yield wrong(hears(nats.Msg.make("a.b", sid, b"m")))
+    yield client_sends(nats.Sub.make("a.*", sid))
+    yield client_sends(nats.Unsub.make(sid, 2))
+    yield client_sends(nats.Ping.make())
+    yield server_sends(nats.Pong.make())
+    yield server_sends(nats.Msg.make("a.b", sid, b"m"))
+    yield server_sends(nats.Msg.make("a.b", sid, b"m"))
+    yield wrong(server_sends(nats.Msg.make("a.b", sid, b"m")))
 
 
 def other_subject(names: Names) -> Iterator[Step]:
     sid = str(names.new())
-    yield says(nats.Sub.make("a.*", sid))
-    yield wrong(hears(nats.Msg.make("a.b.c", sid, b"m")))
+    yield client_sends(nats.Sub.make("a.*", sid))
+    yield wrong(server_sends(nats.Msg.make("a.b.c", sid, b"m")))
 
 
 def beyond_batch(names: Names) -> Iterator[Step]:
@@ -140,7 +140,7 @@ def _after_the_end(names: Names, kind: bytes) -> Iterator[Step]:
     yield consumer.pull(1, 9)
     yield consumer.deliver(1, 1)
     yield consumer.ack(1, 1, kind, f"{consumer.inbox}.a")
-    yield hears(nats.Msg.make(f"{consumer.inbox}.a", consumer.sid, b""))
+    yield server_sends(nats.Msg.make(f"{consumer.inbox}.a", consumer.sid, b""))
     yield wrong(consumer.deliver(1, 2, delivered=2))
 
 
@@ -173,11 +173,11 @@ def nak_then_ack(names: Names) -> Iterator[Step]:
 def sequence_given_twice(names: Names) -> Iterator[Step]:
     number = names.new()
     sid, inbox = str(number), f"_INBOX.{number}"
-    yield says(nats.Sub.make(f"{inbox}.*", sid))
+    yield client_sends(nats.Sub.make(f"{inbox}.*", sid))
     for request, sequence in enumerate((7, 8, 7)):
-        yield says(nats.Pub.make("orders.new", b"m", f"{inbox}.{request}"))
+        yield client_sends(nats.Pub.make("orders.new", b"m", f"{inbox}.{request}"))
         answer = b'{"stream":"P%d","seq":%d}' % (number, sequence)
-        step = hears(nats.Msg.make(f"{inbox}.{request}", sid, answer))
+        step = server_sends(nats.Msg.make(f"{inbox}.{request}", sid, answer))
         yield wrong(step) if request == 2 else step
 
 

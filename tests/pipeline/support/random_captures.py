@@ -18,7 +18,7 @@ from plumbline.wire import nats
 from plumbline.wire.amqp import Method
 from plumbline.wire.sender import Direction
 from tests.pipeline.support.amqp_episodes import amqp_opening
-from tests.pipeline.support.episodes import Step, hears, says
+from tests.pipeline.support.episodes import Step, client_sends, server_sends
 from tests.pipeline.support.nats_episodes import nats_opening
 
 MIDNIGHT_NS = 1_790_035_200_000_000_000  # 2026-09-22, UTC
@@ -97,19 +97,19 @@ def _nats(chance: random.Random) -> Step:
     )
     headers = b"NATS/1.0\r\nNats-Msg-Id: %d\r\n\r\n" % request
     steps = (
-        lambda: says(nats.Sub.make(chance.choice((f"_INBOX.{sid}.*", "orders.*")), sid)),
-        lambda: says(nats.Unsub.make(sid, request or None)),
-        lambda: says(nats.Pub.make(f"$JS.API.CONSUMER.MSG.NEXT.{stream}.C", pull, inbox)),
-        lambda: hears(nats.Msg.make(f"orders.{request}", sid, b"m" * request, ack)),
-        lambda: hears(nats.Msg.make(f"orders.{request}", sid, b"m" * request, ack)),
-        lambda: says(nats.Pub.make(ack, kind, inbox if request else None)),
-        lambda: says(nats.Pub.make(ack, b"+ACK")),
-        lambda: hears(nats.Msg.make(inbox, sid, chance.choice((b"", answer)))),
-        lambda: hears(nats.HMsg.make(inbox, sid, b"NATS/1.0 " + status + b"\r\n\r\n")),
-        lambda: says(nats.HPub.make("orders.new", headers, b"m", inbox)),
-        lambda: says(nats.Pub.make("orders.\udcff", b"\xff\x00", inbox)),
-        lambda: says(nats.Ping.make()),
-        lambda: hears(nats.Pong.make()),
+        lambda: client_sends(nats.Sub.make(chance.choice((f"_INBOX.{sid}.*", "orders.*")), sid)),
+        lambda: client_sends(nats.Unsub.make(sid, request or None)),
+        lambda: client_sends(nats.Pub.make(f"$JS.API.CONSUMER.MSG.NEXT.{stream}.C", pull, inbox)),
+        lambda: server_sends(nats.Msg.make(f"orders.{request}", sid, b"m" * request, ack)),
+        lambda: server_sends(nats.Msg.make(f"orders.{request}", sid, b"m" * request, ack)),
+        lambda: client_sends(nats.Pub.make(ack, kind, inbox if request else None)),
+        lambda: client_sends(nats.Pub.make(ack, b"+ACK")),
+        lambda: server_sends(nats.Msg.make(inbox, sid, chance.choice((b"", answer)))),
+        lambda: server_sends(nats.HMsg.make(inbox, sid, b"NATS/1.0 " + status + b"\r\n\r\n")),
+        lambda: client_sends(nats.HPub.make("orders.new", headers, b"m", inbox)),
+        lambda: client_sends(nats.Pub.make("orders.\udcff", b"\xff\x00", inbox)),
+        lambda: client_sends(nats.Ping.make()),
+        lambda: server_sends(nats.Pong.make()),
     )
     return chance.choice(steps)()
 
@@ -120,22 +120,22 @@ def _amqp(chance: random.Random) -> Step:
     settle = chance.choice(("basic.ack", "basic.nack"))
     message: dict[str, Any] = {"properties": {"message_id": str(tag)} if is_many else {}, "body": b"m" * tag}
     steps = (
-        lambda: says(Method.make("confirm.select", 1)),
-        lambda: says(Method.make("basic.qos", 1, prefetch_count=tag)),
-        lambda: says(Method.make("basic.consume", 1, queue="q1", consumer_tag="c")),
-        lambda: hears(Method.make("basic.consume-ok", 1, consumer_tag="c")),
-        lambda: says(Method.make("basic.publish", 1, routing_key=key, mandatory=is_many, **message)),
-        lambda: hears(Method.make(settle, 1, delivery_tag=tag, multiple=is_many)),
-        lambda: says(Method.make(settle, 1, delivery_tag=tag, multiple=is_many)),
-        lambda: hears(
+        lambda: client_sends(Method.make("confirm.select", 1)),
+        lambda: client_sends(Method.make("basic.qos", 1, prefetch_count=tag)),
+        lambda: client_sends(Method.make("basic.consume", 1, queue="q1", consumer_tag="c")),
+        lambda: server_sends(Method.make("basic.consume-ok", 1, consumer_tag="c")),
+        lambda: client_sends(Method.make("basic.publish", 1, routing_key=key, mandatory=is_many, **message)),
+        lambda: server_sends(Method.make(settle, 1, delivery_tag=tag, multiple=is_many)),
+        lambda: client_sends(Method.make(settle, 1, delivery_tag=tag, multiple=is_many)),
+        lambda: server_sends(
             Method.make("basic.return", 1, reply_code=312, reply_text="NO_ROUTE", routing_key=key, **message)
         ),
-        lambda: hears(
+        lambda: server_sends(
             Method.make(
                 "basic.deliver", 1, consumer_tag="c", delivery_tag=tag, redelivered=is_again, routing_key=key,
                 **message,
             )
         ),
-        lambda: hears(Method.make("basic.get-ok", 1, delivery_tag=tag, routing_key=key, **message)),
+        lambda: server_sends(Method.make("basic.get-ok", 1, delivery_tag=tag, routing_key=key, **message)),
     )  # fmt: skip
     return chance.choice(steps)()

@@ -124,7 +124,7 @@ def progress(p: Player) -> None:
 
 
 def strange_acks(p: Player) -> None:
-    """Acks nobody asked for."""
+    """Unsolicited acks."""
     p.stream("A", subjects=["a"])
     p.publish("a", "m1", "m2", "m3")
     p.consumer("A", "C")

@@ -17,7 +17,7 @@ from tests.reference_broker.virtual import Virtual
 
 @pytest.fixture
 def bench() -> Bench:
-    """A stream ``V`` with a consumer ``C``; whoever listens hears every event."""
+    """A stream ``V`` with a consumer ``C``; a subscription receives every event."""
     bench = Bench(NEWEST)
     bench.stream("V", subjects=["v"])
     bench.consumer("V", "C")

@@ -116,7 +116,7 @@ def test_an_answer_to_flow_control_acknowledges_all_up_to_what_it_names() -> Non
     publish(bench, 3)
     assert len(delivered(bench)) == 2
     (request,) = flow(bench)
-    assert not bench.send(delivered(bench)[0].reply or b"")  # nobody listens to ordinary acknowledgements
+    assert not bench.send(delivered(bench)[0].reply or b"")  # ordinary acknowledgements have no subscriber
     bench.send(request.reply or b"", headers=UP_TO_2)
     assert len(delivered(bench)) == 3
     assert bench.state("S", "P").startswith("delivered 3/3 ack_floor 2/2 ack_pending 1")
