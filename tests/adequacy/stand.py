@@ -2,7 +2,7 @@
 
 A check waits for nothing: where it would wait, the clock goes on to its deadline or to the next timer of a
 broker. So a check takes milliseconds, whatever it waits for, and always ends in the same way. What needs a
-real process or a real socket (a client that does not read, a signal) cannot run here.
+real process or a real socket (a signal, TLS) cannot run here.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, partial
 from random import Random
 from types import SimpleNamespace, TracebackType
 from typing import Any, Protocol, Self
@@ -25,13 +25,14 @@ from unittest.mock import patch
 
 from plumbline.conformance import pump, session, target
 from plumbline.conformance.amqp import session as amqp_session
+from plumbline.conformance.amqp import variant_server
 from plumbline.conformance.nats import session as nats_session
 from plumbline.conformance.outcomes import Inconclusive
 from plumbline.conformance.own_server import OwnServer
 from plumbline.conformance.running import RunningTarget
 from plumbline.conformance.target import TargetAccess, open_target
 from plumbline.conformance.urls import AnyUrl, NatsUrl, parse_url
-from plumbline.conformance.variants import main_server, variants
+from plumbline.conformance.variants import amqp_variants, main_server, variants
 from plumbline.reference_broker.outputs import CloseOutput, SendOutput
 from plumbline.reference_broker.shell import LINGER_S, Core
 from plumbline.reference_broker.write_queue import Files, WriteQueue, apply
@@ -44,6 +45,8 @@ FIRST_PORT = 20001
 RUN = "adeq"
 SEED = 1
 PROGRAM = ("the reference broker", "in this process")
+ALARM = "low on memory"
+MAX_PENDING = 4 * 1024 * 1024  # unread bytes beyond which a client is slow, as the AMQP broker's option
 
 
 class ServerCrashError(Exception):
@@ -202,6 +205,19 @@ class VirtualServer:
             self._event(end)
         self.kill()
 
+    def block(self) -> None:
+        """Publishers of an AMQP broker wait."""
+        self._event(partial(self._amqp.block, ALARM))
+
+    def unblock(self) -> None:
+        """They go on."""
+        self._event(self._amqp.unblock)
+
+    @property
+    def _amqp(self) -> Any:
+        """The core, which has what only one of AMQP has."""
+        return self.core
+
     def kill(self) -> None:
         """At once. What the core has entered was written when it was."""
         self.has_ended = True
@@ -229,9 +245,24 @@ class VirtualServer:
                 continue
             if isinstance(output, SendOutput):
                 link.waiting += output.data
+                self._watch(link, output.connection)
             elif isinstance(output, CloseOutput):
                 link.peer_has_closed = True
                 heapq.heappush(self._lingering, (self.world.now + round(LINGER_S * NS), output.connection))
+
+    def _watch(self, link: VirtualLink, number: int) -> None:
+        """A core that delivers hears of a client that does not take what it is sent."""
+        slow = getattr(self._core, "on_client_slow", None)
+        if slow is not None and not link.is_slow and len(link.waiting) > MAX_PENDING:
+            link.is_slow = True
+            slow(number)
+
+    def take_up(self, link: VirtualLink, number: int) -> None:
+        """A slow client has taken what it was sent."""
+        link.is_slow = False
+        ready: Callable[[int, int], Sequence[Any]] | None = getattr(self._core, "on_client_ready", None)
+        if ready is not None:
+            self._event(partial(ready, number))
 
     def _write(self) -> None:
         if self._ledger is not None and self._files is not None and self._ledger:
@@ -243,6 +274,7 @@ class VirtualLink:
 
     def __init__(self, server: VirtualServer, number: int) -> None:
         self.waiting = bytearray()
+        self.is_slow = False  # more is waiting than a server keeps for it
         self.peer_has_closed = False
         self._server = server
         self._number = number
@@ -264,6 +296,8 @@ class VirtualLink:
             raise BlockingIOError
         data = bytes(self.waiting[:size])
         del self.waiting[:size]
+        if self.is_slow and not self.waiting:
+            self._server.take_up(self, self._number)
         return data
 
     def sendall(self, data: bytes) -> None:
@@ -328,7 +362,7 @@ class VirtualPump:
 
 
 class VirtualOwnServer(OwnServer):
-    """A server of one check, whose store is a folder that is none."""
+    """A server of one check or one variant, whose store is a folder that is none."""
 
     def __init__(self, world: World, factory: CoreFactory, scheme: str) -> None:
         self.url = ""
@@ -346,6 +380,20 @@ class VirtualOwnServer(OwnServer):
             raise Inconclusive("the server does not start", actual=str(error)) from None
         self.url = f"{self._scheme}{HOST}:{self._server.port}"
         return self.url
+
+    @property
+    def is_running(self) -> bool:
+        return self._server is not None and not self._server.has_ended
+
+    def raise_alarm(self) -> None:
+        """As ``OwnAmqpServer.raise_alarm``."""
+        if self._server is not None:
+            self._server.block()
+
+    def end_alarm(self) -> None:
+        """As ``OwnAmqpServer.end_alarm``."""
+        if self._server is not None:
+            self._server.unblock()
 
     def _end(self, number: signal.Signals) -> None:
         if self._server is None:
@@ -384,25 +432,30 @@ def nats_core(config: Mapping[str, Any]) -> CoreFactory:
     return make
 
 
-def amqp_core(ledger: WriteQueue | None, files: Files | None, now: int, port: int) -> Core:
-    """An AMQP broker."""
-    from plumbline.reference_broker.amqp.assembly import build
-    from plumbline.reference_broker.amqp.config import Config
+def amqp_core(settings: Mapping[str, Any]) -> CoreFactory:
+    """An AMQP broker with these settings."""
 
-    stored = {} if files is None else {"data_dir": "."}
-    broker = build(Config.of(**stored), Random(SEED + port), ledger=ledger)
-    if files is not None:
-        broker.recover(files, now)
-    return broker
+    def make(ledger: WriteQueue | None, files: Files | None, now: int, port: int) -> Core:
+        from plumbline.reference_broker.amqp.assembly import build
+        from plumbline.reference_broker.amqp.config import Config
+
+        stored = {} if files is None else {"data_dir": "."}
+        broker = build(Config.of(**settings, **stored), Random(SEED + port), ledger=ledger)
+        if files is not None:
+            broker.recover(files, now)
+        return broker
+
+    return make
 
 
-_main, _variants = cache(main_server), cache(variants)
+_main, _variants, _amqp_variants = cache(main_server), cache(variants), cache(amqp_variants)
 
 
 def warm_up() -> None:
     """Read once what every stand needs."""
     _main()
     _variants()
+    _amqp_variants()
 
 
 class Stand:
@@ -431,8 +484,9 @@ class Stand:
 
     def _running(self) -> RunningTarget:
         if self.protocol == "amqp":
-            port = VirtualServer(self.world, amqp_core).port
-            return RunningTarget(parse_url(f"amqp://guest:guest@{HOST}:{port}/%2f"), program=PROGRAM)
+            port = VirtualServer(self.world, amqp_core({})).port
+            url = parse_url(f"amqp://guest:guest@{HOST}:{port}/%2f")
+            return RunningTarget(url, program=PROGRAM, takes_settings=True)
         main = VirtualServer(self.world, nats_core(_main().config)).port
         urls: dict[str, AnyUrl] = {}
         for name, variant in _variants().items():
@@ -451,6 +505,8 @@ class Stand:
             (session, "Pump", lambda: VirtualPump(world)),
             (nats_session, "OwnServer", self._own_nats),
             (amqp_session, "OwnAmqpServer", self._own_amqp),
+            (variant_server, "OwnAmqpServer", self._own_amqp),
+            (variant_server, "amqp_variants", _amqp_variants),
         ]
         for name, module in list(sys.modules.items()):
             if name.startswith("plumbline.conformance.") and getattr(module, "time", None) is time:
@@ -461,6 +517,7 @@ class Stand:
         try:
             yield self
         finally:
+            variant_server.close_variant_servers()
             for each in patches:
                 each.stop()
 
@@ -468,4 +525,4 @@ class Stand:
         return VirtualOwnServer(self.world, nats_core(config), "nats://")
 
     def _own_amqp(self, program: Sequence[str], config: Mapping[str, Any]) -> VirtualOwnServer:
-        return VirtualOwnServer(self.world, amqp_core, "amqp://guest:guest@")
+        return VirtualOwnServer(self.world, amqp_core(config), "amqp://guest:guest@")

@@ -32,6 +32,8 @@ def ran(stand: Stand, pattern: str) -> list[CheckResult]:
         ("nats", "api/domain"),  # a variant
         ("amqp", "AMQP-ACK-001"),
         ("amqp", "amqp_durability::*"),
+        ("amqp", "amqp_alarms::*"),  # a broker with settings, which raises an alarm
+        ("amqp", "AMQP-PERM-001"),
     ],
 )
 def test_checks_pass_without_sockets(protocol: str, pattern: str) -> None:
