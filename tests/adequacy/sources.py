@@ -16,8 +16,8 @@ BROKERS = ROOT / "reference_broker"
 PACKAGE = "plumbline.reference_broker"
 PROTOCOLS = ("nats", "amqp")
 SHARED = {"timers"}  # beside the folders of the protocols
-# No rule of a protocol: shells, the format of files and deliberate faults. And what no client can switch on,
-# but only the gate or a program that embeds a broker.
+# No rule of a protocol: shells, the format of files, deliberate faults, the pages and settings that only a
+# drop-in has. And what no client can switch on, but only the gate or a program that embeds a broker.
 LEFT_OUT = frozenset(
     {
         "nats.server",
@@ -28,7 +28,7 @@ LEFT_OUT = frozenset(
         "amqp.server",
         "amqp.defects",
         "amqp.storage",
-        "amqp.connections.blocking",
+        "amqp.drop_in",
         "amqp.messages.confirm_script",
     }
 )
