@@ -11,6 +11,7 @@ from plumbline.conformance.amqp.connection import Alarm, AmqpConnection
 from plumbline.conformance.amqp.handshake import CAPABILITIES
 from plumbline.conformance.amqp.session import AmqpSession
 from plumbline.conformance.check import verifies
+from plumbline.conformance.checks.amqp.test_amqp_capabilities import expect_claimed
 from plumbline.conformance.outcomes import Failed
 from plumbline.wire.amqp import Method
 
@@ -60,7 +61,7 @@ class _Publisher:
     def publish_until_blocked(self) -> None:
         """A broker tells those who publish; it may still take the message that it tells them for."""
         deadline = time.monotonic() + KNOWN_S
-        while not self.alarms:
+        while not self.alarms and not self._connection.blocked:  # it may have come with connection.open-ok
             if time.monotonic() > deadline:
                 raise Failed(
                     f"connection.blocked did not come within {KNOWN_S:g} s",
@@ -140,6 +141,18 @@ def test_publishers_are_notified_that_they_wait(session: AmqpSession) -> None:
     )
 
 
+@verifies("AMQP-CONN-044", "AMQP-CONN-046", source=NOTIFICATIONS, variant=VARIANT)
+def test_publishers_that_come_during_an_alarm_are_notified(session: AmqpSession) -> None:
+    """A client that connects during an alarm and publishes is sent connection.blocked, too."""
+    publisher = _Publisher(session, "EARLY")
+    with _short_of_memory(session):
+        publisher.publish_until_blocked()
+        newcomer = _Publisher(session, "NEWCOMER")
+        newcomer.publish_until_blocked()
+    newcomer.await_all("connection.unblocked")
+    publisher.await_all("connection.unblocked")
+
+
 @verifies("AMQP-CONN-045", "AMQP-CONN-047", source=ALARMS, variant=VARIANT)
 def test_what_is_published_during_an_alarm_comes_after_it(session: AmqpSession) -> None:
     """A message that is published during an alarm is neither confirmed nor queued; after it, it is both."""
@@ -177,6 +190,18 @@ def test_who_does_not_know_the_notifications_gets_none(session: AmqpSession) -> 
     )
 
 
+def _served(consumer: AmqpConnection, method: str, body: bytes = b"") -> Method:
+    """This method comes to a client that does not publish. That nothing comes is what the check is about."""
+    answer = consumer.take(KNOWN_S)
+    if not isinstance(answer, Method) or answer.method != method or answer.body != body:
+        raise Failed(
+            "a client that does not publish is not served during the alarm",
+            expected=method,
+            actual=str(answer or f"nothing for {KNOWN_S:g} s"),
+        )
+    return answer
+
+
 @verifies("AMQP-CONN-049", source=ALARMS, variant=VARIANT)
 def test_consumers_do_not_wait(session: AmqpSession) -> None:
     """During an alarm a connection that does not publish gets messages, and can acknowledge them."""
@@ -185,11 +210,22 @@ def test_consumers_do_not_wait(session: AmqpSession) -> None:
     for body in (b"a", b"b"):
         session.stage.publish(queue, body)
     consumer = session.connect("consumer")
+    consumer.call("basic.qos", prefetch_count=1)
     with _short_of_memory(session):
         publisher.publish_until_blocked()
-        consumer.call("basic.qos", prefetch_count=1)
-        consumer.call("basic.consume", queue=queue, consumer_tag="c")
+        consumer.send(Method.make("basic.consume", 1, queue=queue, consumer_tag="c"))
+        _served(consumer, "basic.consume-ok")
         for body in (b"a", b"b"):
-            delivered = consumer.expect("basic.deliver", body=body)
+            delivered = _served(consumer, "basic.deliver", body)
             consumer.send(Method.make("basic.ack", 1, delivery_tag=delivered.arguments["delivery_tag"]))
     publisher.await_all()
+
+
+@verifies("AMQP-CONN-054", source=NOTIFICATIONS, variant=VARIANT)
+def test_blocked_connections_are_claimed(session: AmqpSession) -> None:
+    """A server that sends connection.blocked claims connection.blocked."""
+    publisher = _Publisher(session, "CLAIMED")
+    with _short_of_memory(session):
+        publisher.publish_until_blocked()
+    publisher.await_all("connection.unblocked")
+    expect_claimed(session, "connection.blocked")

@@ -41,7 +41,8 @@ def test_other_channels_take_no_methods_of_the_connection(session: AmqpSession) 
 
 @verifies("AMQP-CHAN-006", source="AMQP 0-9-1 XML, connection.tune-ok, parameter channel-max")
 def test_no_more_channels_than_channel_max(session: AmqpSession) -> None:
-    """With channel_max 3 the fourth channel is refused, and after one is closed another opens."""
+    """With channel_max 3 the fourth channel is refused, and after one is closed another opens; with 1 there
+    is one."""
     connection = session.connect(channels="manual", channel_max=3)
     for channel in (1, 2, 3):
         connection.send(Method.make("channel.open", channel))
@@ -50,7 +51,12 @@ def test_no_more_channels_than_channel_max(session: AmqpSession) -> None:
     connection.expect("channel.close-ok", 2)
     connection.send(Method.make("channel.open", 2))
     connection.expect("channel.open-ok", 2)
-    expect_refusal(session, connection, Method.make("channel.open", 4), 530, 504)
+    refused = (("connection.close", 530), ("connection.close", 504))
+    expect_one_of(session, connection, Method.make("channel.open", 4), *refused)
+    alone = session.connect("alone", channels="manual", channel_max=1)
+    alone.send(Method.make("channel.open", 1))
+    alone.expect("channel.open-ok", 1)
+    expect_one_of(session, alone, Method.make("channel.open", 2), *refused)
 
 
 @verifies("AMQP-CHAN-007", source="AMQP 0-9-1, section 4.9")

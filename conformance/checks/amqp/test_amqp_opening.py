@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from plumbline.conformance.amqp.handshake import start_ok
 from plumbline.conformance.amqp.probe import offered_mechanisms
 from plumbline.conformance.amqp.session import AmqpSession
 from plumbline.conformance.check import verifies
 from plumbline.conformance.checks.amqp.amqp_answers import expect_refusal
 from plumbline.conformance.checks.amqp.amqp_opening import (
+    ENDS_WITHIN_S,
     bare,
     expect_end,
     expect_matching,
@@ -15,8 +18,9 @@ from plumbline.conformance.checks.amqp.amqp_opening import (
     logged_in,
     opening,
 )
+from plumbline.conformance.connection import ConnectionClosed
 from plumbline.conformance.outcomes import Unsupported
-from plumbline.wire.amqp import FRAME_MIN_SIZE, Method, ProtocolHeader, Raw
+from plumbline.wire.amqp import FRAME_MIN_SIZE, Method, Operation, ProtocolHeader, Raw
 
 HEADER = "AMQP 0-9-1, section 4.2.2"
 START = "AMQP 0-9-1 XML, connection.start"
@@ -36,6 +40,8 @@ OTHER_HEADERS = (
     b"GET / HT",
     b"\x16\x03\x01\x02\x00\x01\x00\x01",
 )
+# Those of 0-9 and 0-8, whose specification says 8.0, and the version that each asks for.
+OLDER_HEADERS = {b"AMQP\x01\x01\x00\x09": (0, 9), b"AMQP\x01\x01\x08\x00": (8, 0)}
 
 
 @verifies("AMQP-CONN-001", source=HEADER)
@@ -48,8 +54,12 @@ def test_start_answers_the_protocol_header(session: AmqpSession) -> None:
 
 @verifies("AMQP-CONN-002", source=f'{START}, rule "protocol-name"')
 def test_other_headers_are_answered_with_a_header_and_closed(session: AmqpSession) -> None:
-    """A header that the server does not speak is answered with one that it does, and then it closes."""
-    for number, header in enumerate(OTHER_HEADERS):
+    """A header that the server does not speak is answered with one that it does, and then it closes.
+
+    It does so, too, if a right header comes right behind it.
+    """
+    followed = OTHER_HEADERS[0] + ProtocolHeader.make().raw
+    for number, header in enumerate((*OTHER_HEADERS, followed)):
         connection = bare(session, f"client{number}")
         connection.send(Raw.make(header))
         expect_matching(
@@ -63,16 +73,25 @@ def test_other_headers_are_answered_with_a_header_and_closed(session: AmqpSessio
 
 @verifies("AMQP-CONN-003", source='RabbitMQ, "AMQP 0-9-1 Protocol Compliance"')
 def test_older_headers_start_or_are_refused(session: AmqpSession) -> None:
-    """The headers of 0-9 and 0-8 are answered with connection.start, or refused with a header."""
-    for number, header in enumerate((b"AMQP\x01\x01\x00\x09", b"AMQP\x01\x01\x08\x00")):
+    """The headers of 0-9 and 0-8 get connection.start of their version, or are refused with a header."""
+    for number, (header, version) in enumerate(OLDER_HEADERS.items()):
         connection = bare(session, f"client{number}")
         connection.send(Raw.make(header))
+        major, minor = version
         expect_matching(
             session,
             connection,
-            "connection.start or a protocol header",
-            lambda operation: operation.method in ("connection.start", "protocol-header"),
+            f"connection.start version_major={major} version_minor={minor}, or a protocol header",
+            partial(_starts_or_refuses, version),
         )
+
+
+def _starts_or_refuses(version: tuple[int, int], answer: Operation) -> bool:
+    """Whether it is connection.start of that version, or a protocol header."""
+    if not isinstance(answer, Method):
+        return isinstance(answer, ProtocolHeader)
+    names = ("version_major", "version_minor")
+    return answer.method == "connection.start" and tuple(answer.arguments[name] for name in names) == version
 
 
 @verifies("AMQP-CONN-004", source=f"{HEADER}; observed, RabbitMQ 3.10.8")
@@ -212,6 +231,14 @@ def test_frame_max_below_the_minimum(session: AmqpSession) -> None:
     expect_end(session, connection, "a frame_max below frame-min-size")
 
 
+@verifies("AMQP-CONN-056", source=f'{TUNE}, parameter frame-max, rule "minimum"')
+def test_smallest_frame_max(session: AmqpSession) -> None:
+    """connection.tune-ok with a frame_max of 4096 is accepted."""
+    connection, tune = logged_in(session)
+    connection.send(*opening(session, tune, frame_max=FRAME_MIN_SIZE))
+    connection.expect("connection.open-ok")
+
+
 @verifies("AMQP-CONN-016", source='RabbitMQ, "AMQP 0-9-1 Errata"; observed, RabbitMQ 3.10.8')
 def test_frame_max_without_a_limit(session: AmqpSession) -> None:
     """connection.tune-ok with frame_max 0, where a limit was proposed, ends the connection."""
@@ -310,10 +337,35 @@ def test_close_is_answered_and_the_last_word(session: AmqpSession) -> None:
     session.stage.expect_queue(queue, exists=False)
 
 
+@verifies("AMQP-CONN-055", source=CLOSE)
+def test_connection_may_be_closed_while_it_opens(session: AmqpSession) -> None:
+    """connection.close, instead of tune-ok or of open, is answered with close or close-ok, or the
+    connection ends."""
+    early, _ = logged_in(session, "untuned")
+    tuned, tune = logged_in(session, "tuned")
+    tuned.send(opening(session, tune)[0])
+    for connection in (early, tuned):
+        connection.send(Method.make("connection.close", reply_code=200, reply_text="bye"))
+    for connection in (early, tuned):
+        try:
+            answer = connection.take(ENDS_WITHIN_S)
+        except ConnectionClosed:
+            connection.expect_closed(0.1)
+            continue
+        session.require(
+            answer is not None and answer.method in ("connection.close", "connection.close-ok"),
+            "connection.close before connection.open has no effect",
+            expected="connection.close-ok, connection.close, or the connection closed",
+            actual=str(answer or "nothing"),
+        )
+
+
 @verifies("AMQP-CONN-025", source=f'{CLOSE}, rule "stability"')
 def test_close_ok_ends_the_connection(session: AmqpSession) -> None:
-    """After the server's connection.close, close-ok ends the connection at once."""
+    """After the server's connection.close, close-ok ends the connection at once, also behind other methods,
+    which are ignored."""
     connection = session.connect(channels="manual")
     expect_refusal(session, connection, Method.make("basic.qos", 1), 504)
+    connection.send(Method.make("channel.open", 1), Method.make("basic.qos", 1))
     connection.send(Method.make("connection.close-ok"))
     connection.expect_closed(within=1.0)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from plumbline.reference_broker.amqp.alarms import AmqpTimer
+from plumbline.reference_broker.amqp.connections.blocking import Blocking
 from plumbline.reference_broker.amqp.connections.connection import AmqpClientConnection
 from plumbline.reference_broker.amqp.core import Broker
 from plumbline.reference_broker.amqp.defects import defect, replace
@@ -19,6 +20,7 @@ from plumbline.reference_broker.amqp.errors import (
     AmqpReplyError,
 )
 from plumbline.reference_broker.amqp.lifecycle import Handler, Phase
+from plumbline.reference_broker.amqp.topology.queues import QueueConsumer
 from plumbline.wire.amqp import (
     FRAME_OVERHEAD,
     AmqpError,
@@ -273,3 +275,233 @@ def only_heartbeats_count(broker: Broker) -> None:
         return outputs
 
     replace(broker, "on_data", received)
+
+
+@defect("AMQP-CONN-050")
+def amqplain_is_offered_in_vain(broker: Broker) -> None:
+    """AMQPLAIN is offered, and a login with it is refused."""
+    _logs_in(broker, lambda mechanism, known: None if mechanism == "AMQPLAIN" else known)
+
+
+@defect("AMQP-CONN-009")
+def amqplain_needs_no_password(broker: Broker) -> None:
+    """With AMQPLAIN any password is right."""
+    users = broker.config.users
+    _logs_in(
+        broker,
+        lambda mechanism, known: (
+            (known[0], users.get(known[0], "")) if known is not None and mechanism == "AMQPLAIN" else known
+        ),
+    )
+
+
+@defect("AMQP-CONN-009")
+def passwords_are_anybodys(broker: Broker) -> None:
+    """The password of any user logs in, whatever name comes with it."""
+    replace(broker.handshake, "admits", lambda user, password: password in broker.config.users.values())
+
+
+@defect("AMQP-CONN-051")
+def malformed_amqplain_is_let_in(broker: Broker) -> None:
+    """An AMQPLAIN response that lacks something logs the first user in."""
+    first = next(iter(broker.config.users.items()))
+    _logs_in(broker, lambda mechanism, known: first if mechanism == "AMQPLAIN" and not known else known)
+
+
+def _logs_in(broker: Broker, change: Callable[[str, tuple[str, str] | None], tuple[str, str] | None]) -> None:
+    """The credentials of a login are others: ``change(mechanism, credentials)``."""
+    original = broker.handshake.credentials
+    replace(
+        broker.handshake,
+        "credentials",
+        lambda mechanism, response: change(mechanism, original(mechanism, response)),
+    )
+
+
+@defect("AMQP-CONN-052")
+def wrong_credentials_are_always_told(broker: Broker) -> None:
+    """connection.close 403 comes to clients that do not ask for it."""
+    original = broker.handshake.login_failed
+
+    def login_failed(connection: AmqpClientConnection, mechanism: str, now: int) -> None:
+        connection.capabilities = {**connection.capabilities, "authentication_failure_close": True}
+        original(connection, mechanism, now)
+
+    replace(broker.handshake, "login_failed", login_failed)
+
+
+@defect("AMQP-CONN-053")
+def clients_must_have_capabilities(broker: Broker) -> None:
+    """Who does not say what it can do is disconnected."""
+
+    @handling(broker, "connection.start-ok", phase=Phase.START_OK)
+    def handle(original: Handler, connection: Any, operation: Method, now: int) -> None:
+        if isinstance(operation.arguments["client_properties"].get("capabilities"), Mapping):
+            original(connection, operation, now)
+        else:
+            broker.closing.close_without_reply(connection, now)
+
+
+@defect("AMQP-CONN-003")
+def old_headers_start_the_new_version(broker: Broker) -> None:
+    """Whatever version a client asks for, connection.start says 0.9."""
+    before_sending(
+        broker,
+        "connection.start",
+        lambda connection, number, values: (0, 9, *values[2:]),
+    )
+
+
+def _claims_not(broker: Broker, capability: str) -> None:
+    properties: dict[str, Any] = dict(broker.handshake.server_properties)
+    claimed = {**properties["capabilities"], capability: False}
+    broker.handshake.server_properties = {**properties, "capabilities": claimed}
+
+
+@defect("AMQP-CONN-054")
+def confirms_are_not_claimed(broker: Broker) -> None:
+    """The capability publisher_confirms is false, and there are confirms."""
+    _claims_not(broker, "publisher_confirms")
+
+
+@defect("AMQP-CONN-054")
+def exchange_bindings_are_not_claimed(broker: Broker) -> None:
+    """The capability exchange_exchange_bindings is false, and exchanges can be bound."""
+    _claims_not(broker, "exchange_exchange_bindings")
+
+
+@defect("AMQP-CONN-054")
+def nack_is_not_claimed(broker: Broker) -> None:
+    """The capability basic.nack is false, and there is basic.nack."""
+    _claims_not(broker, "basic.nack")
+
+
+@defect("AMQP-CONN-054")
+def cancel_notifications_are_not_claimed(broker: Broker) -> None:
+    """The capability consumer_cancel_notify is false, and basic.cancel is sent."""
+    _claims_not(broker, "consumer_cancel_notify")
+
+
+@defect("AMQP-CONN-054")
+def blocked_connections_are_not_claimed(broker: Broker) -> None:
+    """The capability connection.blocked is false, and connection.blocked is sent."""
+    _claims_not(broker, "connection.blocked")
+
+
+@defect("AMQP-CONN-054")
+def consumer_priorities_are_not_claimed(broker: Broker) -> None:
+    """The capability consumer_priorities is false, and consumers have priorities."""
+    _claims_not(broker, "consumer_priorities")
+
+
+@defect("AMQP-CONN-054")
+def authentication_failures_are_not_claimed(broker: Broker) -> None:
+    """The capability authentication_failure_close is false, and wrong credentials are told."""
+    _claims_not(broker, "authentication_failure_close")
+
+
+@defect("AMQP-CONN-054")
+def prefetch_of_consumers_is_not_claimed(broker: Broker) -> None:
+    """The capability per_consumer_qos is false, and each consumer has a prefetch of its own."""
+    _claims_not(broker, "per_consumer_qos")
+
+
+@defect("AMQP-CONN-054")
+def direct_replies_are_not_claimed(broker: Broker) -> None:
+    """The capability direct_reply_to is false, and there are direct replies."""
+    _claims_not(broker, "direct_reply_to")
+
+
+@defect("AMQP-CONN-055")
+def opening_cannot_be_given_up(broker: Broker) -> None:
+    """connection.close is ignored until connection.open."""
+    for phase in (Phase.TUNE_OK, Phase.OPEN):
+
+        @handling(broker, "connection.close", phase=phase)
+        def handle(original: Handler, connection: Any, operation: Method, now: int) -> None:
+            pass
+
+
+@defect("AMQP-CONN-025")
+def late_methods_delay_the_end(broker: Broker) -> None:
+    """A method behind the broker's connection.close has the connection stay open a while."""
+
+    @handling(broker, "channel.open", phase=Phase.CLOSING)
+    def handle(original: Handler, connection: AmqpClientConnection, operation: Method, now: int) -> None:
+        broker.closing.close_without_reply(connection, now)
+
+
+@defect("AMQP-CHAN-006")
+def one_channel_more_is_open(broker: Broker) -> None:
+    """One channel more than channel_max can be open."""
+    original = broker.channels.open
+
+    def open_channel(connection: AmqpClientConnection, number: int) -> None:
+        connection.channel_max += 1
+        try:
+            original(connection, number)
+        finally:
+            connection.channel_max -= 1
+
+    replace(broker.channels, "open", open_channel)
+
+
+@defect("AMQP-CONN-053")
+def a_text_claims_everything(broker: Broker) -> None:
+    """A client whose capabilities are no table is taken for one that has them all."""
+    original = broker.topology.notify_cancel
+
+    def notify_cancel(consumer: QueueConsumer) -> None:
+        connection = consumer.channel.connection
+        if isinstance(connection.properties.get("capabilities"), str):
+            connection.capabilities = {"consumer_cancel_notify": True}
+        original(consumer)
+
+    replace(broker.topology, "notify_cancel", notify_cancel)
+
+
+@defect("AMQP-CONN-049")
+def everybody_waits_during_an_alarm(broker: Broker) -> None:
+    """During an alarm every method of every client waits."""
+    original = broker.handle_all
+
+    def handle_all(connection: AmqpClientConnection, operations: Sequence[Operation], now: int) -> None:
+        if broker.blocking.reason is None or not operations:
+            original(connection, operations, now)
+        else:
+            connection.held_operations = list(operations)
+
+    replace(broker, "handle_all", handle_all)
+
+
+@defect("AMQP-CONN-056")
+def small_frames_are_too_small(broker: Broker) -> None:
+    """A frame_max of 4096 is refused."""
+    original = broker.handshake.terms_are_acceptable
+
+    def terms_are_acceptable(*, channel_max: int, frame_max: int, heartbeat: int) -> bool:
+        return frame_max > 4096 and original(
+            channel_max=channel_max, frame_max=frame_max, heartbeat=heartbeat
+        )
+
+    replace(broker.handshake, "terms_are_acceptable", terms_are_acceptable)
+
+
+@defect("AMQP-CONN-002")
+def the_second_header_counts(broker: Broker) -> None:
+    """A protocol header right behind one that is not supported is answered, too."""
+    original = broker.handshake.refuse_header
+
+    def refuse_header(connection: AmqpClientConnection) -> None:
+        original(connection)
+        connection.ending = False
+        connection.phase = Phase.HEADER
+
+    replace(broker.handshake, "refuse_header", refuse_header)
+
+
+@defect("AMQP-CONN-044")
+def newcomers_are_not_notified(broker: Broker) -> None:
+    """Only clients that were there before the alarm are sent connection.blocked."""
+    unaware = Blocking(broker.outbox)  # which never hears of an alarm
+    replace(broker.handshake, "blocking", unaware)
