@@ -26,6 +26,15 @@ def test_queue_name_of_255_octets(session: AmqpSession) -> None:
     client.expect("basic.get-ok", body=b"m1")
 
 
+@verifies("AMQP-TOPO-004", source="AMQP 0-9-1 XML, queue.declare; AMQP 0-9-1 XML, domain shortstr")
+def test_missing_queue_with_a_long_name(session: AmqpSession) -> None:
+    """A passive declare of a missing queue is refused with 404, too, if no reply text can hold its name."""
+    client = session.connect()
+    name = session.name("n" * (255 - len(session.name(""))))
+    client.send(Method.make("queue.declare", 1, queue=name, passive=True))
+    client.expect("channel.close", reply_code=404, class_id=50, method_id=10)
+
+
 @verifies("AMQP-TOPO-011", source="AMQP 0-9-1 XML, queue.declare, parameter exclusive")
 def test_exclusive_queue_of_another_connection_is_unbound_or_locked(session: AmqpSession) -> None:
     """Unbinding another connection's exclusive queue is carried out, or refused with 405."""

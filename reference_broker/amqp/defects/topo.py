@@ -328,3 +328,48 @@ def reserved_exchange_names_are_free(broker: Broker) -> None:
             original(kind, name)
 
     replace(broker.topology, "check_name", check_name)
+
+
+def _compares_arguments(broker: Broker, sees: Callable[[dict[str, Any], dict[str, Any]], set[str]]) -> None:
+    """A queue is the same if the arguments that ``sees`` names, of both declarations, are."""
+    original = broker.queue_methods.check_same_queue
+
+    def check_same_queue(queue: Queue, channel: Channel, arguments: Any) -> None:
+        received, current = dict(arguments["arguments"]), dict(queue.arguments)
+        seen = sees(received, current)
+        same = {name: value for name, value in current.items() if name not in seen}
+        compared = {name: value for name, value in received.items() if name in seen}
+        original(queue, channel, {**arguments, "arguments": {**same, **compared}})
+
+    replace(broker.queue_methods, "check_same_queue", check_same_queue)
+
+
+@defect("AMQP-TOPO-003")
+def arguments_may_be_added_and_left_out(broker: Broker) -> None:
+    """Only arguments that both declarations have are compared."""
+    _compares_arguments(broker, lambda received, current: received.keys() & current.keys())
+
+
+@defect("AMQP-TOPO-003")
+def values_of_arguments_may_differ(broker: Broker) -> None:
+    """Both declarations must have the same arguments, with whatever values."""
+    _compares_arguments(broker, lambda received, current: received.keys() ^ current.keys())
+
+
+@defect("AMQP-TOPO-039")
+def there_is_one_headers_exchange(broker: Broker) -> None:
+    """amq.headers does not exist."""
+    for vhost in broker.vhosts.values():
+        vhost.exchanges.pop("amq.headers", None)
+
+
+@defect("AMQP-TOPO-004")
+def long_names_have_no_error(broker: Broker) -> None:
+    """An error whose text would be too long is not sent."""
+    original = broker.closing.fail
+
+    def fail(connection: AmqpClientConnection, operation: Method, fault: AmqpReplyError, now: int) -> None:
+        if len(fault.detail) < 250:
+            original(connection, operation, fault, now)
+
+    replace(broker.closing, "fail", fail)
