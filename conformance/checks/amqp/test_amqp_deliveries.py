@@ -1,4 +1,4 @@
-"""AMQP: how delivery tags grow. That they grow by one is another requirement, and a trace."""
+"""AMQP: how delivery tags grow, and what comes to who reads late. That tags grow by one is a trace."""
 
 from __future__ import annotations
 
@@ -7,6 +7,10 @@ from itertools import pairwise
 from plumbline.conformance.amqp.session import AmqpSession
 from plumbline.conformance.check import verifies
 from plumbline.wire.amqp import Method
+
+LARGE = 1024 * 1024  # bytes of a message
+LARGE_MESSAGES = 6  # more than a broker and two sockets keep for who does not read
+SMALL_MESSAGES = 20
 
 
 def _require_growing(session: AmqpSession, *deliveries: Method) -> None:
@@ -38,6 +42,29 @@ def test_delivery_tags_grow(session: AmqpSession) -> None:
     client.call("basic.consume", queue=others, consumer_tag="b")
     fourth = client.expect("basic.deliver", consumer_tag="b", body=b"b2")
     _require_growing(session, first, second, third, fourth)
+
+
+@verifies("AMQP-CONSUME-039", source="AMQP 0-9-1, section 4.7")
+def test_late_reader_gets_everything_in_order(session: AmqpSession) -> None:
+    """A consumer that reads nothing while megabytes come for it gets every message afterwards, in order."""
+    queue = session.stage.queue("ORDERS")
+    client = session.connect()
+    client.call("basic.consume", queue=queue, consumer_tag="c", no_ack=True)
+    client.stop_reading()
+    for number in range(LARGE_MESSAGES):
+        session.stage.publish(queue, b"%03d" % number + bytes(LARGE))
+    for number in range(LARGE_MESSAGES, LARGE_MESSAGES + SMALL_MESSAGES):
+        session.stage.publish(queue, b"%03d" % number)
+    client.resume_reading()
+    for number in range(LARGE_MESSAGES + SMALL_MESSAGES):
+        delivery = client.expect("basic.deliver", within=10)
+        session.require(
+            delivery.body[:3] == b"%03d" % number,
+            "another message came",
+            expected=f"message {number}",
+            actual=repr(delivery.body[:3]),
+        )
+    session.stage.expect_queue(queue, message_count=0)
 
 
 @verifies("AMQP-GET-006", source='AMQP 0-9-1 XML, domain "delivery-tag"')

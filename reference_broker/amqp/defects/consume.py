@@ -275,3 +275,15 @@ def multiple_passes_over_what_was_got(broker: Broker) -> None:
         return taken
 
     replace(broker.acknowledging, "take_outstanding", take_outstanding)
+
+
+@defect("AMQP-CONSUME-039")
+def who_was_slow_gets_nothing_more(broker: Broker) -> None:
+    """A client that did not read for a while gets no more deliveries when it does."""
+    replace(broker, "on_client_ready", lambda connection_id, now: broker.end_event(now))
+
+
+@defect("AMQP-CONSUME-025")
+def the_first_consumer_gets_all(broker: Broker) -> None:
+    """Consumers do not take turns: the first one gets what it has room for."""
+    replace(broker.deliveries, "take_turns", lambda queue: None)

@@ -9,9 +9,16 @@ from plumbline.reference_broker.amqp.connections.connection import Channel
 from plumbline.reference_broker.amqp.core import Broker
 from plumbline.reference_broker.amqp.defects import defect, replace
 from plumbline.reference_broker.amqp.defects.alterations import before_handling, with_arguments
-from plumbline.reference_broker.amqp.messages.dead_letters import EXPIRED, would_cycle
+from plumbline.reference_broker.amqp.messages.dead_letters import EXPIRED, REJECTED, would_cycle
 from plumbline.reference_broker.amqp.messages.dead_letters import dead_letter as letter_of
-from plumbline.reference_broker.amqp.messages.message import PublishedMessage, QueueEntry, altered
+from plumbline.reference_broker.amqp.messages.message import (
+    CC,
+    PublishedMessage,
+    QueueEntry,
+    altered,
+    further_keys,
+    without_header,
+)
 from plumbline.reference_broker.amqp.topology.queues import Queue
 from plumbline.wire.amqp import Integer, Method
 
@@ -245,3 +252,102 @@ def what_is_rejected_never_comes_back(broker: Broker) -> None:
             original(queue, message, reason, now)
 
     replace(broker.deliveries, "dead_letter", dead_letter)
+
+
+@defect("AMQP-DLX-008")
+def deaths_of_a_queue_are_one(broker: Broker) -> None:
+    """x-death has one entry for a queue, whatever the reasons."""
+    _letters(
+        broker,
+        lambda queue, message, headers: _deaths(headers, lambda deaths: _first_of_each(deaths, "queue")),
+    )
+
+
+@defect("AMQP-DLX-008")
+def deaths_of_a_reason_are_one(broker: Broker) -> None:
+    """x-death has one entry for a reason, whatever the queues."""
+    _letters(
+        broker,
+        lambda queue, message, headers: _deaths(headers, lambda deaths: _first_of_each(deaths, "reason")),
+    )
+
+
+def _first_of_each(deaths: list[Table], name: str) -> list[Table]:
+    found: Table = {}
+    for death in deaths:
+        found.setdefault(death[name], death)
+    return list(found.values())
+
+
+@defect("AMQP-DLX-009")
+def deaths_have_no_time(broker: Broker) -> None:
+    """The entries of x-death do not have the time."""
+    _letters(
+        broker,
+        lambda queue, message, headers: _deaths(
+            headers,
+            lambda deaths: [
+                {name: value for name, value in death.items() if name != "time"} for death in deaths
+            ],
+        ),
+    )
+
+
+def _dead_of(broker: Broker, change: Callable[[Queue, PublishedMessage], PublishedMessage | None]) -> None:
+    """What dies is another message; None: there is no dead letter."""
+    original = broker.deliveries.dead_letter
+
+    def dead_letter(queue: Queue, message: PublishedMessage, reason: str, now: int) -> None:
+        if (changed := change(queue, message)) is not None:
+            original(queue, changed, reason, now)
+
+    replace(broker.deliveries, "dead_letter", dead_letter)
+
+
+@defect("AMQP-DLX-010")
+def dead_letters_have_one_key(broker: Broker) -> None:
+    """A dead message is not routed by the keys of its header CC."""
+    _dead_of(broker, lambda queue, message: without_header(message, CC))
+
+
+@defect("AMQP-DLX-010")
+def dead_letters_keep_their_keys(broker: Broker) -> None:
+    """Where the queue has x-dead-letter-routing-key, a dead message is routed by its header CC, too."""
+    original = broker.deliveries.dead_letter
+
+    def dead_letter(queue: Queue, message: PublishedMessage, reason: str, now: int) -> None:
+        original(queue, message, reason, now)
+        key = queue.dead_letter_routing_key
+        for further in further_keys(message.headers) if key is not None else ():
+            queue.dead_letter_routing_key = further
+            original(queue, message, reason, now)
+        queue.dead_letter_routing_key = key
+
+    replace(broker.deliveries, "dead_letter", dead_letter)
+
+
+@defect("AMQP-DLX-014")
+def rejects_in_a_cycle_are_overlooked(broker: Broker) -> None:
+    """A message that was rejected on its way is dropped where it has died before, unless by a reject now."""
+    original = broker.deliveries.dead_letter
+
+    def dead_letter(queue: Queue, message: PublishedMessage, reason: str, now: int) -> None:
+        deaths = message.headers.get("x-death", [])
+        target = queue.dead_letter_routing_key or message.routing_key
+        has_died_there = any(death["queue"] == target for death in deaths)
+        if reason == REJECTED or not has_died_there:
+            original(queue, message, reason, now)
+
+    replace(broker.deliveries, "dead_letter", dead_letter)
+
+
+@defect("AMQP-DLX-015")
+def made_up_deaths_are_final(broker: Broker) -> None:
+    """A message whose x-death is of no server is dropped when it dies."""
+
+    def change(queue: Queue, message: PublishedMessage) -> PublishedMessage | None:
+        deaths = message.headers.get("x-death", [])
+        known = isinstance(deaths, list) and all("queue" in death for death in deaths)
+        return message if known else None
+
+    _dead_of(broker, change)

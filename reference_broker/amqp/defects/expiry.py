@@ -8,8 +8,14 @@ from typing import Any
 from plumbline.reference_broker.amqp.connections.connection import Channel
 from plumbline.reference_broker.amqp.core import Broker
 from plumbline.reference_broker.amqp.defects import defect, replace
-from plumbline.reference_broker.amqp.defects.alterations import before_handling, handling, with_arguments
+from plumbline.reference_broker.amqp.defects.alterations import (
+    before_handling,
+    handling,
+    on_faults,
+    with_arguments,
+)
 from plumbline.reference_broker.amqp.lifecycle import Handler
+from plumbline.reference_broker.amqp.messages.dead_letters import MAXLEN
 from plumbline.reference_broker.amqp.messages.message import PublishedMessage, QueueEntry
 from plumbline.reference_broker.amqp.topology.queues import Queue
 from plumbline.wire.amqp import Integer, Method
@@ -312,3 +318,81 @@ def what_is_given_back_may_be_too_much(broker: Broker) -> None:
         return queues
 
     replace(broker.deliveries, "requeue", requeue)
+
+
+@defect("AMQP-TTL-004")
+def messages_live_twice_as_long(broker: Broker) -> None:
+    """Messages expire after twice their time to live."""
+    original = broker.deliveries.expiry
+
+    def expiry(queue: Queue, message: PublishedMessage, now: int) -> int | None:
+        due = original(queue, message, now)
+        return None if due is None else now + 2 * (due - now)
+
+    replace(broker.deliveries, "expiry", expiry)
+
+
+@defect("AMQP-TTL-004")
+def consumers_get_what_has_expired(broker: Broker) -> None:
+    """A consumer is sent what has expired behind another message."""
+    deliver_ready = broker.deliveries.deliver_ready
+
+    def deliver_all(queue: Queue, now: int) -> None:
+        deliver_ready(queue, 0)  # when nothing had expired
+
+    replace(broker.deliveries, "deliver_ready", deliver_all)
+
+
+@defect("AMQP-TTL-013")
+def a_refused_message_has_one_byte(broker: Broker) -> None:
+    """A queue that refuses messages does not ask how long they are."""
+    original = broker.deliveries.is_over
+
+    def is_over(queue: Queue, more: int, more_bytes: int) -> bool:
+        return original(queue, more, min(more_bytes, more))
+
+    replace(broker.deliveries, "is_over", is_over)
+
+
+@defect("AMQP-TTL-013")
+def refusing_queues_are_never_filled(broker: Broker) -> None:
+    """A queue that refuses messages refuses one that would just fill it."""
+    original = broker.deliveries.is_over
+
+    def is_over(queue: Queue, more: int, more_bytes: int) -> bool:
+        return original(queue, more, more_bytes + more)
+
+    replace(broker.deliveries, "is_over", is_over)
+
+
+@defect("AMQP-TTL-014")
+def refusing_queues_drop_their_head(broker: Broker) -> None:
+    """A full queue with reject-publish drops its head when a message is given back."""
+    original = broker.deliveries.drop_overflow
+
+    def drop_overflow(queue: Queue, now: int) -> None:
+        overflow, queue.overflow = queue.overflow, "drop-head"
+        original(queue, now)
+        queue.overflow = overflow
+
+    replace(broker.deliveries, "drop_overflow", drop_overflow)
+
+
+@defect("AMQP-DLX-016")
+def whatever_is_refused_is_dead(broker: Broker) -> None:
+    """A message that reject-publish refuses is dead-lettered."""
+    original = broker.deliveries.enqueue
+
+    def enqueue(queue: Queue, message: PublishedMessage, now: int) -> bool:
+        is_taken = original(queue, message, now)
+        if not is_taken and queue.overflow == "reject-publish":
+            broker.deliveries.dead_letter(queue, message, MAXLEN, now)
+        return is_taken
+
+    replace(broker.deliveries, "enqueue", enqueue)
+
+
+@defect("AMQP-PUB-012")
+def expirations_have_units(broker: Broker) -> None:
+    """What stands behind the digits of an expiration is overlooked."""
+    on_faults(broker, lambda connection, operation, fault: None, method="basic.publish", text="leftover")
