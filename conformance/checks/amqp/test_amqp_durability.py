@@ -7,6 +7,14 @@ from collections.abc import Iterator, Sequence
 from plumbline.conformance.amqp.connection import AmqpConnection
 from plumbline.conformance.amqp.session import AmqpSession
 from plumbline.conformance.check import verifies
+from plumbline.conformance.checks.amqp.amqp_removed import (
+    PERSISTENT,
+    dead_letters,
+    declared_things,
+    deleted_things,
+    exclusive_queue,
+    messages_that_left,
+)
 from plumbline.conformance.outcomes import Unsupported, Untestable
 from plumbline.conformance.own_server import OwnServer
 from plumbline.conformance.shared_server import judge_part
@@ -18,7 +26,6 @@ RESTARTS = "amqp-restarts"
 ACKNOWLEDGED = f'{CONFIRMS}, "Positively Acknowledging Deliveries"'
 REQUEUED = f'{CONFIRMS}, "When Consumers Fail or Lose Connection: Automatic Requeueing"'
 DELIVERY_MODE = "AMQP 0-9-1 XML, class basic, field delivery-mode"
-PERSISTENT = {"delivery_mode": 2}
 MESSAGES = (b"m1", b"m2", b"m3")
 ORDERED = 20  # messages whose order is judged
 PUBLISHED = 400  # before the crash
@@ -313,6 +320,48 @@ def test_confirmed_messages_outlive_a_crash(session: AmqpSession) -> None:
     judge_part(session, _crash, PARTS, ENDINGS)
 
 
+@verifies(
+    "AMQP-DURABILITY-014",
+    source="AMQP 0-9-1 XML, queue.delete, exchange.delete, queue.unbind",
+    shares=RESTARTS,
+)
+def test_what_was_deleted_stays_deleted(session: AmqpSession) -> None:
+    """After a restart deleted queues, exchanges and bindings are gone, also of what was declared anew."""
+    judge_part(session, deleted_things, PARTS, ENDINGS)
+
+
+@verifies("AMQP-DURABILITY-015", source=ACKNOWLEDGED, shares=RESTARTS)
+def test_messages_that_left_do_not_come_back(session: AmqpSession) -> None:
+    """After a restart messages that were consumed, got, settled for good or purged are gone."""
+    judge_part(session, messages_that_left, PARTS, ENDINGS)
+
+
+@verifies(
+    "AMQP-DURABILITY-015",
+    source='RabbitMQ, "Dead Letter Exchanges"; RabbitMQ, "Queue Length Limit"',
+    shares=RESTARTS,
+)
+def test_messages_die_once(session: AmqpSession) -> None:
+    """After a restart messages that expired or were dropped are not in their queue, and died once."""
+    judge_part(session, dead_letters, PARTS, ENDINGS)
+
+
+@verifies(
+    "AMQP-DURABILITY-016",
+    source='AMQP 0-9-1 XML, queue.declare, parameter durable; RabbitMQ, "Queues"',
+    shares=RESTARTS,
+)
+def test_durable_things_are_as_they_were_declared(session: AmqpSession) -> None:
+    """After a restart durable queues, exchanges and bindings have the arguments and flags they had."""
+    judge_part(session, declared_things, PARTS, ENDINGS)
+
+
+@verifies("AMQP-DURABILITY-017", source="AMQP 0-9-1 XML, queue.declare, parameter exclusive", shares=RESTARTS)
+def test_exclusive_queue_goes_with_the_broker(session: AmqpSession) -> None:
+    """After a restart an exclusive queue is gone, though it was declared durable."""
+    judge_part(session, exclusive_queue, PARTS, ENDINGS)
+
+
 PARTS = (
     _durable_queue,
     _transient_queue,
@@ -325,6 +374,11 @@ PARTS = (
     _acknowledged,
     _redelivered,
     _told,
+    deleted_things,
+    messages_that_left,
+    dead_letters,
+    declared_things,
+    exclusive_queue,
     _crash,  # comes last: the server is to be killed at once
 )
 ENDINGS = (OwnServer.stop, OwnServer.kill)

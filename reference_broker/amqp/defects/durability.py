@@ -14,7 +14,7 @@ from plumbline.reference_broker.amqp.topology.queues import Queue
 from plumbline.wire.amqp import Method
 
 
-def _when_restored(broker: Broker, change: Any) -> None:
+def when_restored(broker: Broker, change: Any) -> None:
     """What was read from a journal is changed before the broker takes it up."""
     original = broker.recovery.restore
 
@@ -33,13 +33,13 @@ def durable_queues_are_lost(broker: Broker) -> None:
         restored.queues.clear()
         restored.bindings = {key: one for key, one in restored.bindings.items() if not one.to_queue}
 
-    _when_restored(broker, change)
+    when_restored(broker, change)
 
 
 @defect("AMQP-DURABILITY-002")
 def durable_bindings_are_lost(broker: Broker) -> None:
     """Bindings between durable exchanges and queues do not survive a restart."""
-    _when_restored(broker, lambda restored: restored.bindings.clear())
+    when_restored(broker, lambda restored: restored.bindings.clear())
 
 
 @defect("AMQP-DURABILITY-003")
@@ -77,7 +77,7 @@ def confirmed_messages_are_lost(broker: Broker) -> None:
             for position in sorted(kept.messages)[1:]:
                 del kept.messages[position]
 
-    _when_restored(broker, change)
+    when_restored(broker, change)
 
 
 @defect("AMQP-DURABILITY-006")
@@ -117,7 +117,7 @@ def nothing_is_redelivered_after_a_restart(broker: Broker) -> None:
 
         replace(restored, "entries", entries)
 
-    _when_restored(broker, change)
+    when_restored(broker, change)
 
 
 @defect("AMQP-DURABILITY-008")
@@ -142,7 +142,7 @@ def restarts_turn_queues_round(broker: Broker) -> None:
 
         replace(restored, "entries", entries)
 
-    _when_restored(broker, change)
+    when_restored(broker, change)
 
 
 # Limits
