@@ -52,13 +52,24 @@ class Access:
         for user, hosts in config.topic_permissions.items():
             for vhost, exchanges in hosts.items():
                 for exchange, keys in exchanges.items():
-                    _check_patterns(keys.write, keys.read)
-                    self.topic_permissions[vhost, user, exchange] = keys
+                    self.permit_topics(vhost, user, exchange, keys)
 
     def permit(self, vhost: str, user: str, permission: Permission) -> None:
         """Raises ``ConfigError`` for a pattern that is none."""
         _check_patterns(permission.configure, permission.write, permission.read)
         self.permissions[vhost, user] = permission
+
+    def permit_topics(self, vhost: str, user: str, exchange: str, keys: TopicPermission) -> None:
+        """Raises ``ConfigError`` for a pattern that is none."""
+        _check_patterns(keys.write, keys.read)
+        self.topic_permissions[vhost, user, exchange] = keys
+
+    def forget(self, *, user: str | None = None, vhost: str | None = None) -> None:
+        """The permissions of a user, or those in a virtual host."""
+        for key in [key for key in self.permissions if key[0] == vhost or key[1] == user]:
+            del self.permissions[key]
+        for topic in [topic for topic in self.topic_permissions if topic[0] == vhost or topic[1] == user]:
+            del self.topic_permissions[topic]
 
     def admits(self, user: str, password: str) -> bool:
         known = self.users.get(user)

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from plumbline.reference_broker.amqp.access import User
-from plumbline.reference_broker.amqp.config import ConfigError, Permission
+from plumbline.reference_broker.amqp.config import ConfigError, Permission, TopicPermission
 from plumbline.reference_broker.amqp.connections.connection import AmqpClientConnection
 from plumbline.reference_broker.amqp.core import Broker
 from plumbline.reference_broker.amqp.drop_in.requests import (
@@ -65,8 +65,7 @@ class Administration:
     def delete_user(self, name: str, now: int) -> None:
         access = self.broker.access
         del access.users[name]
-        for key in [key for key in access.permissions if key[1] == name]:
-            del access.permissions[key]
+        access.forget(user=name)
         self._close(lambda one: one.user == name, f"user '{name}' is deleted", now)
 
     def put_vhost(self, name: str) -> None:
@@ -82,9 +81,7 @@ class Administration:
             if exchange.name not in PREDECLARED:
                 topology.remove_exchange(vhost, exchange)
         del self.broker.vhosts[name]
-        permissions = self.broker.access.permissions
-        for key in [key for key in permissions if key[0] == name]:
-            del permissions[key]
+        self.broker.access.forget(vhost=name)
 
     def put_permission(self, vhost: str, user: str, fields: Mapping[str, Any]) -> None:
         """Also for who is connected. Raises ``ApiError``."""
@@ -96,6 +93,16 @@ class Administration:
         except ConfigError as error:
             raise bad_request(str(error)) from None
         self._renew(vhost, user)
+
+    def put_topic_permission(self, vhost: str, user: str, fields: Mapping[str, Any]) -> None:
+        """Of one exchange, which need not be there. Raises ``ApiError``."""
+        if vhost not in self.broker.vhosts or user not in self.broker.access.users:
+            raise bad_request(f"there is no user '{user}' or no vhost '{vhost}'")
+        keys = TopicPermission(write=text_of(fields, "write"), read=text_of(fields, "read"))
+        try:
+            self.broker.access.permit_topics(vhost, user, text_of(fields, "exchange"), keys)
+        except ConfigError as error:
+            raise bad_request(str(error)) from None
 
     def delete_permission(self, vhost: str, user: str) -> None:
         """Who is connected may do nothing more."""
@@ -258,6 +265,19 @@ class AccessPages:
             {"user": plain(user), "vhost": plain(vhost), **msgspec.structs.asdict(permission)}
             for (vhost, user), permission in sorted(self.access.permissions.items(), key=lambda one: one[0])
             if is_meant(vhost, user)
+        ]
+
+    def topic_permission_fields(self) -> list[dict[str, Any]]:
+        return [
+            {
+                "user": plain(user),
+                "vhost": plain(vhost),
+                "exchange": plain(exchange),
+                **msgspec.structs.asdict(keys),
+            }
+            for (vhost, user, exchange), keys in sorted(
+                self.access.topic_permissions.items(), key=lambda one: one[0]
+            )
         ]
 
     def list_permissions(self, request: Request) -> Reply:

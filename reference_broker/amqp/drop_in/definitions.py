@@ -34,7 +34,7 @@ from plumbline.reference_broker.amqp.topology.exchanges import PREDECLARED, Bind
 QUEUE_FIELDS = ("name", "vhost", "durable", "auto_delete", "arguments")
 EXCHANGE_FIELDS = ("name", "vhost", "type", "durable", "auto_delete", "internal", "arguments")
 BINDING_FIELDS = ("source", "vhost", "destination", "destination_type", "routing_key", "arguments")
-WITHOUT_EFFECT = ("policies", "parameters", "topic_permissions")
+WITHOUT_EFFECT = ("policies", "parameters")
 
 
 class Definitions:
@@ -67,7 +67,7 @@ class Definitions:
                     {"name": self.access.vhost_fields(name)["name"]} for name in sorted(self.broker.vhosts)
                 ],
                 "permissions": self.access.permission_fields(lambda vhost, user: True),
-                "topic_permissions": [],
+                "topic_permissions": self.access.topic_permission_fields(),
                 **found,
             }
         version = SERVER_PROPERTIES["version"]
@@ -124,6 +124,8 @@ class Definitions:
                 administration.put_vhost(text_of(one, "name"))
             for one in _objects(fields, "permissions"):
                 administration.put_permission(text_of(one, "vhost"), text_of(one, "user"), one)
+            for one in _objects(fields, "topic_permissions"):
+                administration.put_topic_permission(text_of(one, "vhost"), text_of(one, "user"), one)
         for kind, add in (("exchanges", _add_exchange), ("queues", _add_queue), ("bindings", _add_binding)):
             for one in _objects(fields, kind):
                 where = vhost or text_of(one, "vhost")

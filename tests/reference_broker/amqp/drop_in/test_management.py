@@ -206,6 +206,21 @@ def test_definitions_are_exported_and_start_another_server(server: RabbitDropIn,
     assert server.ask("POST", "/api/definitions", {"queues": [{"name": "a", "vhost": "none"}]})[0] == 400
 
 
+def test_topic_permissions_of_definitions_hold(server: RabbitDropIn) -> None:
+    usual = {"user": "guest", "vhost": "/", "exchange": "amq.topic"}
+    keys = {**usual, "write": "^written", "read": "^seen"}
+    assert server.ask("POST", "/api/definitions", {"topic_permissions": [keys]})[0] == 204
+    assert server.get("/api/definitions")["topic_permissions"] == [keys]
+    with server.connect() as connection:
+        channel = connection.channel()
+        channel.confirm_delivery()
+        channel.basic_publish("amq.topic", "written.a", b"")
+        with pytest.raises(ChannelClosedByBroker, match="access to topic 'other"):
+            channel.basic_publish("amq.topic", "other.a", b"")
+    wrong = {"topic_permissions": [{**keys, "read": "("}]}
+    assert server.ask("POST", "/api/definitions", wrong)[0] == 400
+
+
 def test_definitions_that_cannot_be_used_end_the_start(tmp_path: Path) -> None:
     (tmp_path / "bad.json").write_text("[1]")
     file = tmp_path / "a.conf"
