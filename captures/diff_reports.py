@@ -51,7 +51,8 @@ def _lines(pairs: Sequence[Pair]) -> Iterator[str]:
         kind: sum(one.kind is kind for pair in pairs for one in pair.differences) for kind in DifferenceKind
     }
     summary = ", ".join(f"{number} {kind}" for kind, number in counts.items() if number)
-    yield f"{len(pairs)} connections, {same} the same" + (f"; {summary}" if summary else "")
+    connections = "1 connection" if len(pairs) == 1 else f"{len(pairs)} connections"
+    yield f"{connections}, {same} the same" + (f"; {summary}" if summary else "")
 
 
 def as_json(pairs: Sequence[Pair]) -> str:

@@ -17,7 +17,7 @@ def print_result(results: Results | LocalResults, place: str, out: TextIO, most:
     """The result in the folder ``place``; at most ``most`` violations and as many problems."""
     print_violations(results.table("violations"), out, most, results.manifest.violations)
     print_problems(results.table("problems"), out, most, results.manifest.problems)
-    write_line(out, f"{summary(results.manifest)}; tables in {place}/{results.manifest.run}")
+    write_line(out, f"{summary(results.manifest)}; tables in {place.rstrip('/')}/{results.manifest.run}")
 
 
 def print_violations(violations: Frame, out: TextIO, most: int, every: int) -> None:

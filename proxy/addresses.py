@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import re
 import socket
 from dataclasses import dataclass
@@ -92,6 +93,8 @@ def listening_socket(endpoint: Endpoint, backlog: int = 4096) -> socket.socket:
         listener.listen(backlog)
     except OSError as error:
         listener.close()
+        if error.errno == errno.EADDRINUSE:
+            raise AddressError(f"{endpoint} is in use: choose another address") from None
         raise AddressError(f"cannot listen on {endpoint}: {error.strerror or error}") from None
     listener.setblocking(False)
     return listener

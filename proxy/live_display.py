@@ -53,14 +53,15 @@ class LiveDisplay:
             self._display.stop()
         counted = self._proxy.counters
         files = "1 file" if len(counted.files) == 1 else f"{len(counted.files)} files"
+        connections = "1 connection" if counted.accepted == 1 else f"{counted.accepted} connections"
         self._print(
-            f"{counted.accepted} connections, {size(counted.to_server)} to the server, "
+            f"{connections}, {size(counted.to_server)} to the server, "
             f"{size(counted.to_client)} to clients; {size(counted.recorded)} in {files}"
         )
         for text, number in _problem_counts(counted):
             self._print(f"{text}: {number}")
         if violations is not None:
-            self._print(f"{violations or 'no'} violations")
+            self._print("1 violation" if violations == 1 else f"{violations or 'no'} violations")
 
     def _print(self, line: str) -> None:
         self._console.print(Text(indented_line(line)), soft_wrap=True)

@@ -102,7 +102,9 @@ def install_methods(target: NamedServer) -> list[InstallMethod]:
             return [InstallMethod("suite", command, debian_suites.missing())]
         return [
             InstallMethod(
-                "debian", f"apt-get install {software.debian}", "it installs a service: that is for you to do"
+                "debian",
+                f"apt-get install {software.debian}",
+                "it installs a service, so install it yourself",
             )
         ]
     if software.maven:

@@ -90,7 +90,7 @@ class FindingsPrinter:
         self._print(
             f"explored  {_rate(progress)}; --seed {seed}",
             f"  target  server {target.version} at {target.url}",
-            f"    held  to the reference broker at level {self._level}",
+            f"compared  with the reference broker at level {self._level}",
             f"  {self._restarts(progress)}",
             f"   found  {found} divergence{'' if found == 1 else 's'}"
             f" (seen {again} times more), {races} that did not show again: races, not counted",

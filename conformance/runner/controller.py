@@ -282,8 +282,9 @@ class Controller:
             return
         summary = self.result.summary
         terminalreporter.section("Plumbline")
+        requirements = "requirement" if summary.claimed == 1 else "requirements"
         terminalreporter.write_line(
-            f"{summary.verdict}: {summary.claimed} requirements claimed, "
+            f"{summary.verdict}: {summary.claimed} {requirements} claimed, "
             f"{summary.tested} tested, {summary.passed} passed"
         )
         for reason in summary.reasons:

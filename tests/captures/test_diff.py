@@ -59,7 +59,7 @@ def test_run_specific_values_are_ignored() -> None:
     second = run("_INBOX.xyz", "b" * 22, "1" + "7" * 18, "2027-01-01T00:00:00.5+02:00", 14222)
     pairs = compare(first, second)
     assert not differs(pairs)
-    assert list(as_text(pairs)) == ["1 connections, 1 the same"]
+    assert list(as_text(pairs)) == ["1 connection, 1 the same"]
 
 
 def test_json_is_compared_by_its_fields() -> None:
@@ -133,7 +133,7 @@ def test_extra_message_of_real_client_is_a_difference(nats_server: NatsServer, t
         )
 
     same = diff("one", "two")
-    assert (same.returncode, same.stdout) == (0, "1 connections, 1 the same\n"), same.stdout
+    assert (same.returncode, same.stdout) == (0, "1 connection, 1 the same\n"), same.stdout
     more = diff("one", "three", "--json", "d.json")
     assert more.returncode == 1
     found = json.loads((tmp_path / "d.json").read_text())["connections"][0]["differences"]

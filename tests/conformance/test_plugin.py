@@ -163,7 +163,7 @@ def test_a_users_configuration_loses_no_check(tmp_path: Path, broker: str) -> No
 @pytest.mark.parametrize(
     ("chosen", "code", "line"),
     [
-        ("ping_is_answered", 0, "conformant: 1 requirements claimed, 1 tested, 1 passed"),
+        ("ping_is_answered", 0, "conformant: 1 requirement claimed, 1 tested, 1 passed"),
         ("ping_is_answered or of_the_users_that_fails", 1, "test_of_the_users_that_fails"),
         ("without_evidence", 1, "the check made no observation"),
         ("that_raises", 4, "KeyError: 'what is missing'"),
@@ -227,7 +227,7 @@ def test_the_first_failure_can_be_the_last(tmp_path: Path, broker: str) -> None:
     for options in (("-x",), ("-x", "-n", "2")):
         ended = pytest_by_hand(tmp_path, "a.trace", "b.trace", "c.trace", "--target", broker, *options)
         assert ended.code == 1
-        assert "not conformant: 1 requirements claimed, 1 tested, 0 passed" in ended.out
+        assert "not conformant: 1 requirement claimed, 1 tested, 0 passed" in ended.out
 
 
 # -- without options of Plumbline ---------------------------------------------------------------

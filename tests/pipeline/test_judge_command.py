@@ -71,7 +71,7 @@ def test_judge_record_live_and_gate_find_the_same(run: Run, sessions: dict[str, 
     for number, protocol in enumerate(PROTOCOLS, 1):
         session = sessions[protocol]
         own = [numbered(one, "1") for one in judged if one.place.connection == str(number)]
-        live = session.live.partition("\n1 connections, ")[0]
+        live = session.live.partition("\n1 connection, ")[0]
         assert live == "\n".join(map(str, own))
         assert list(map(untimed, session.wire)) == list(map(untimed, own))
         assert {one.side for one in own} == {Side.CLIENT, Side.SERVER}

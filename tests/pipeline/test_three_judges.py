@@ -42,7 +42,7 @@ def test_judge_record_live_and_gate_find_the_same(
     session = played(protocol, tmp_path)
     found = judged(tmp_path)
     assert {one.side for one in found} == {Side.CLIENT, Side.SERVER}
-    assert session.live.partition("\n1 connections, ")[0] == "\n".join(map(str, found))
+    assert session.live.partition("\n1 connection, ")[0] == "\n".join(map(str, found))
     assert list(map(untimed, session.wire)) == list(map(untimed, found))
     # The verdict of the gate is about the client.
     assert list(map(untimed, session.gate)) == [untimed(one) for one in found if one.side is Side.CLIENT]

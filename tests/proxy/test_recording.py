@@ -253,7 +253,7 @@ def test_ctrl_c_ends_a_recording_with_its_sum(tmp_path: Path) -> None:
             assert client.recv(1) == b""
         out, errors = process.communicate(timeout=PATIENCE_S)
         assert (process.returncode, errors) == (0, "")
-        assert "1 connections, 5 B to the server, 5 B to clients" in out
+        assert "1 connection, 5 B to the server, 5 B to clients" in out
     parser = CaptureParser()
     list(parser.feed((tmp_path / "a.pcapng").read_bytes()))
     assert parser.ended == "plumbline: the recording ended: stopped"

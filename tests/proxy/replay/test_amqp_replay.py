@@ -56,7 +56,7 @@ def replay(captures: Path, url: str, *arguments: str) -> subprocess.CompletedPro
 def is_the_same(done: subprocess.CompletedProcess[str]) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     assert ", 0 of them before all earlier answers had arrived" in done.stdout
-    assert "1 connections, 1 the same" in done.stdout
+    assert "1 connection, 1 the same" in done.stdout
 
 
 @pytest.mark.parametrize("session", SESSIONS, ids=lambda session: session.__name__)
@@ -127,7 +127,7 @@ def test_the_recorded_server_answers_the_same_client(tmp_path: Path, session: An
             session(channel)
         out, err = process.communicate(timeout=30)
     assert process.returncode == 0, out + err
-    assert "1 connections, 1 the same" in out
+    assert "1 connection, 1 the same" in out
 
 
 def test_a_client_that_asks_otherwise_differs(tmp_path: Path) -> None:

@@ -83,7 +83,7 @@ def test_replay_on_same_server_has_no_differences(nats_server: NatsServer, tmp_p
     done = replay(tmp_path, nats_server.url, "--pace", pace)
     assert done.returncode == 0, done.stdout + done.stderr
     assert ", 0 of them before all earlier answers had arrived" in done.stdout
-    assert "1 connections, 1 the same" in done.stdout
+    assert "1 connection, 1 the same" in done.stdout
     acks = [row.operation.subject for row in read([tmp_path]) if "$JS.ACK" in row.fields.get("subject", "")]
     again = [
         row.operation.subject
@@ -165,7 +165,7 @@ def test_the_recorded_server_answers_the_same_client(nats_server: NatsServer, tm
         play(url, pull)
         out, err = process.communicate(timeout=30)
     assert process.returncode == 0, out + err
-    assert "1 connections, 1 the same" in out
+    assert "1 connection, 1 the same" in out
 
 
 def test_delivery_waits_for_publish_of_other_client(nats_server: NatsServer, tmp_path: Path) -> None:
@@ -214,7 +214,7 @@ def test_a_replay_to_a_server_with_tls(server_binary: ServerBinary, tmp_path: Pa
         done = replay(captures, url, *options.flags)
         refused = replay(captures, url)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "1 connections, 1 the same" in done.stdout
+    assert "1 connection, 1 the same" in done.stdout
     assert refused.returncode == 2
     assert "give its certificate authority with --tls-ca FILE" in refused.stderr
     assert len(refused.stderr.splitlines()) == 1
