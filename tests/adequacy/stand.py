@@ -366,6 +366,7 @@ class VirtualOwnServer(OwnServer):
 
     def __init__(self, world: World, factory: CoreFactory, scheme: str) -> None:
         self.url = ""
+        self.certificates = None  # no TLS: there are no sockets
         self._world = world
         self._factory = factory
         self._scheme = scheme

@@ -24,14 +24,13 @@ FILES = (
 )
 # Names of checks and defects have hyphens and underscores: they are stable, and stay.
 DIALECT = re.compile(r"(?<![\w-])(?:told|said|held up against|what came of)(?![\w-])", re.IGNORECASE)
-GLOSSARY = "docs/glossary.md"  # it names the words that others replace
+# They name those words, or are of earlier releases.
+EXCEPTIONS = {"docs/glossary.md", "CHANGELOG.md", "tests/architecture/test_words.py"}
 
 
 def tracked() -> list[str]:
     listed = subprocess.run(("git", "ls-files", "-z", *FILES), cwd=ROOT, capture_output=True, check=True)
-    return [
-        name for name in listed.stdout.decode().split("\0") if name and name not in (GLOSSARY, "CHANGELOG.md")
-    ]
+    return [name for name in listed.stdout.decode().split("\0") if name and name not in EXCEPTIONS]
 
 
 def test_nothing_is_written_in_the_old_dialect() -> None:

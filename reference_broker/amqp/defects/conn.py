@@ -396,7 +396,7 @@ def consumer_priorities_are_not_claimed(broker: Broker) -> None:
 
 @defect("AMQP-CONN-054")
 def authentication_failures_are_not_claimed(broker: Broker) -> None:
-    """The capability authentication_failure_close is false, and wrong credentials are told."""
+    """The capability authentication_failure_close is false, and wrong credentials are answered."""
     _claims_not(broker, "authentication_failure_close")
 
 

@@ -57,10 +57,10 @@ def natscli() -> Path:
         building = program.with_name(f"building.{os.getpid()}")
         environment = ["env", f"GOBIN={building}", "CGO_ENABLED=0"]
         run([*environment, "go", "install", MODULE], program.parent, BUILT_WITHIN_S)
-        told = subprocess.run(
+        built = subprocess.run(
             ["go", "version", "-m", building / "nats"], capture_output=True, text=True, check=True
         )
-        assert CHECKSUM in told.stdout
+        assert CHECKSUM in built.stdout
         (building / "nats").replace(program)
         building.rmdir()
     return program

@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from plumbline.bounds import MAX_COUNTER_DIGITS
+from plumbline.errors import UNDECODABLE
 from plumbline.reference_broker.nats.jetstream import errors
 from plumbline.reference_broker.nats.jetstream.streams.publish import INCREMENT, PublishHeaders
 from plumbline.reference_broker.nats.jetstream.streams.store import StoredMessage
@@ -82,7 +83,7 @@ def read_counter(message: StoredMessage) -> tuple[int, CounterSources]:
         found = read_increment(msgspec.json.decode(message.payload, type=CounterValue).val)
         text = Headers.parse(message.header_block).get(SOURCES) if message.header_block else None
         sources = msgspec.json.decode(text, type=CounterSources) if text else {}
-    except (msgspec.DecodeError, ProtocolError):
+    except (*UNDECODABLE, ProtocolError):
         raise errors.COUNTER_BROKEN() from None
     if found is None:
         raise errors.COUNTER_BROKEN()
