@@ -5,6 +5,8 @@ Source: RabbitMQ, "Management HTTP API", "Access Control".
 
 from __future__ import annotations
 
+import base64
+import binascii
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -23,6 +25,7 @@ from plumbline.reference_broker.amqp.drop_in.requests import (
     bad_request,
     not_found,
     plain,
+    require,
     text_of,
 )
 from plumbline.reference_broker.amqp.errors import CONNECTION_FORCED
@@ -43,7 +46,9 @@ class Administration:
 
     def put_user(self, name: str, fields: Mapping[str, Any]) -> None:
         """With a password, the hash of one, or neither. Raises ``ApiError``."""
-        tags = fields.get("tags", "")
+        if "tags" not in fields:
+            raise bad_request("tags_not_present")
+        tags = fields["tags"]
         if isinstance(tags, str):
             tags = tags.split(",")
         if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags):
@@ -55,9 +60,7 @@ class Administration:
             algorithm = text_of(fields, "hashing_algorithm", SHA256)
             if algorithm not in ALGORITHMS:
                 raise bad_request(f"there is no hashing algorithm {algorithm}")
-            password = PasswordHash(text_of(fields, "password_hash"), algorithm)
-        elif not {"password", "password_hash"} & set(fields):
-            raise bad_request("the user needs a password or a password_hash, which may be empty")
+            password = PasswordHash(_hash_of(text_of(fields, "password_hash")), algorithm)
         self.broker.access.users[name] = User(
             name, password, tuple(tag.strip() for tag in tags if tag.strip())
         )
@@ -86,7 +89,8 @@ class Administration:
     def put_permission(self, vhost: str, user: str, fields: Mapping[str, Any]) -> None:
         """Also for who is connected. Raises ``ApiError``."""
         if vhost not in self.broker.vhosts or user not in self.broker.access.users:
-            raise bad_request(f"there is no user '{user}' or no vhost '{vhost}'")
+            raise bad_request("vhost_or_user_not_found")
+        require(fields, *RIGHTS)
         permission = Permission(**{right: text_of(fields, right) for right in RIGHTS})
         try:
             self.broker.access.permit(vhost, user, permission)
@@ -127,11 +131,21 @@ def close_connection(broker: Broker, connection: AmqpClientConnection, reason: s
     broker.closing.close(connection, CONNECTION_FORCED, reason, (0, 0), wait, now)
 
 
+def _hash_of(text: str) -> str:
+    """Raises ``ApiError``."""
+    try:
+        base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        raise bad_request(["not_base64", text]) from None
+    return text
+
+
 class AccessPages:
     """Who there is, and who may do what."""
 
-    def __init__(self, broker: Broker, administration: Administration) -> None:
+    def __init__(self, broker: Broker, administration: Administration, node: str) -> None:
         self.broker = broker
+        self.node = node
         self.access = broker.access
         self.administration = administration
 
@@ -207,7 +221,9 @@ class AccessPages:
 
     def delete_users(self, request: Request) -> Reply:
         request.require_administrator()
-        names = request.fields().get("users", [])
+        fields = request.fields()
+        require(fields, "users")
+        names = fields["users"]
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
             raise bad_request("users is a list of names")
         for name in names:
@@ -235,15 +251,33 @@ class AccessPages:
         return Reply(content=self.vhost_fields(self.vhost(request)))
 
     def vhost_fields(self, name: str) -> dict[str, Any]:
-        ready = sum(len(queue.ready) for queue in self.broker.vhosts[name].queues.values())
         return {
+            **self.messages_in(name),
             "name": plain(name),
             "description": "",
             "tags": [],
             "tracing": False,
             "default_queue_type": "classic",
+            "cluster_state": {self.node: "running"},
+            "metadata": {"description": "", "tags": []},
+        }
+
+    def messages_in(self, vhost: str) -> dict[str, int]:
+        """How many there are; nothing where there is no queue."""
+        queues = self.broker.vhosts[vhost].queues.values()
+        if not queues:
+            return {}
+        ready = sum(len(queue.ready) for queue in queues)
+        waiting = sum(
+            len(channel.outstanding)
+            for connection in self.broker.connections.values()
+            if connection.vhost == vhost
+            for channel in connection.channels.values()
+        )
+        return {
+            "messages": ready + waiting,
             "messages_ready": ready,
-            "cluster_state": {},
+            "messages_unacknowledged": waiting,
         }
 
     def put_vhost(self, request: Request) -> Reply:
@@ -251,6 +285,9 @@ class AccessPages:
         name = request.names[0]
         is_new = name not in self.broker.vhosts
         self.administration.put_vhost(name)
+        if is_new:  # who makes it may use it
+            everything = dict.fromkeys(RIGHTS, ".*")
+            self.administration.put_permission(name, request.user.name, everything)
         return Reply(CREATED if is_new else DONE)
 
     def delete_vhost(self, request: Request) -> Reply:

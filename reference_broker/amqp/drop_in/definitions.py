@@ -16,6 +16,7 @@ from plumbline.reference_broker.amqp.drop_in.access_pages import AccessPages
 from plumbline.reference_broker.amqp.drop_in.internal_client import InternalClient, internal_client
 from plumbline.reference_broker.amqp.drop_in.requests import (
     DONE,
+    ApiError,
     Reply,
     Request,
     Routes,
@@ -71,7 +72,9 @@ class Definitions:
                 **found,
             }
         version = SERVER_PROPERTIES["version"]
-        start = {"rabbit_version": version, "rabbitmq_version": version, "parameters": [], "policies": []}
+        start: dict[str, Any] = {"rabbit_version": version, "parameters": [], "policies": []}
+        if not request.names:
+            start |= {"rabbitmq_version": version, "product_name": "RabbitMQ", "product_version": version}
         return Reply(content={**start, **found})
 
     def objects(self, request: Request) -> dict[str, list[dict[str, Any]]]:
@@ -100,7 +103,11 @@ class Definitions:
 
     def load(self, request: Request) -> Reply:
         request.require_administrator()
-        self.apply(request.fields(), request.now, request.names[0] if request.names else None)
+        try:
+            fields = request.fields()
+        except ApiError:
+            raise bad_request("failed_to_parse_json") from None
+        self.apply(fields, request.now, request.names[0] if request.names else None)
         return Reply(DONE)
 
     def read(self, data: bytes, now: int) -> None:

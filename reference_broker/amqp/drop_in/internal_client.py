@@ -8,8 +8,13 @@ from typing import Any
 
 from plumbline.reference_broker.amqp.connections.connection import AmqpClientConnection, Channel
 from plumbline.reference_broker.amqp.core import Broker
-from plumbline.reference_broker.amqp.drop_in.requests import bad_request, not_authorised, not_found
-from plumbline.reference_broker.amqp.errors import AmqpReplyError, reply_text
+from plumbline.reference_broker.amqp.drop_in.requests import ApiError, bad_request, missing, not_authorised
+from plumbline.reference_broker.amqp.errors import (
+    ACCESS_REFUSED,
+    NOT_FOUND,
+    AmqpReplyError,
+    reply_text,
+)
 from plumbline.reference_broker.amqp.lifecycle import ChannelPhase, Phase
 from plumbline.reference_broker.amqp.topology.exchanges import Binding
 from plumbline.wire.amqp import Decoder, Limits, Method, Sender
@@ -42,8 +47,7 @@ class InternalClient:
         try:
             self.broker.handlers[ChannelPhase.OPENED][method.method](self.channel, method, self.now)
         except AmqpReplyError as fault:
-            text = reply_text(fault.code, fault.detail).decode("utf-8", "replace")
-            raise bad_request(f"{fault.code} {text}") from None
+            raise _refusal(fault) from None
         data = b"".join(out)
         out.clear()
         decoder = Decoder(Sender.SERVER, _UNLIMITED)
@@ -70,11 +74,21 @@ class InternalClient:
         self.channel.connection.out.clear()
 
 
+def _refusal(fault: AmqpReplyError) -> ApiError:
+    """Of HTTP: what is not allowed does not say why, and only of what is missing the whole text is given."""
+    if fault.code == ACCESS_REFUSED:
+        return not_authorised("Access refused.")
+    text = reply_text(fault.code, fault.detail).decode("utf-8", "replace")
+    if fault.code == NOT_FOUND:
+        return bad_request(f"{fault.code} {text}")
+    return bad_request(text.partition(" - ")[2] or text)
+
+
 @contextmanager
 def internal_client(broker: Broker, vhost: str, user: str | None, now: int) -> Iterator[InternalClient]:
     """Of ``user``, with his permissions; of None: it may do everything. Raises ``ApiError``."""
     if vhost not in broker.vhosts:
-        raise not_found()
+        raise missing("vhost_not_found")
     client = InternalClient(broker, vhost, user or "", now)
     if user is not None and not broker.access.enter(client.channel.connection, vhost):
         raise not_authorised("User not authorised to access virtual host")

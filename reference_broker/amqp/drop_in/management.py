@@ -55,7 +55,7 @@ class Management:
         warn: Callable[[str], None],
     ) -> None:
         self.broker = broker
-        access = AccessPages(broker, Administration(broker, new_salt))
+        access = AccessPages(broker, Administration(broker, new_salt), node)
         topology = TopologyPages(broker, node)
         self.definitions = Definitions(access, topology, warn)
         server = ServerPages(broker, node, process, started)
@@ -125,7 +125,7 @@ class Management:
         access = self.broker.access
         is_known = kind.lower() == "basic" and colon and access.admits(name, password)
         if not is_known or not access.may_come_from(name, peer):
-            raise not_authorised("Login failed")
+            raise ApiError(401, "not_authorized", "Login failed")  # with another letter than other refusals
         user = access.users[name]
         if not any(tag in TAGS for tag in user.tags):
             raise not_authorised("Not management user")
@@ -143,10 +143,11 @@ def listed(items: list[Any], query: Mapping[str, str]) -> Any:
     filtered = len(items)
     paged: dict[str, Any] | None = None
     if "page" in query:
-        page, size = number_of(query, "page", 1), number_of(query, "page_size", PAGE_SIZE)
-        count = max(math.ceil(filtered / size), 1) if 0 < size <= MAX_PAGE_SIZE else 0
-        if not 1 <= page <= count:
-            raise bad_request(f"page {page} of {size} is out of range")
+        page, size = _page_of(query)
+        count = max(math.ceil(filtered / size), 1)
+        if page > count:
+            text = f"Page out of range, page: {page} page size: {size}, len: {filtered}"
+            raise ApiError(400, "page_out_of_range", text)
         items = items[(page - 1) * size : page * size]
         paged = {
             "total_count": total,
@@ -159,6 +160,19 @@ def listed(items: list[Any], query: Mapping[str, str]) -> Any:
     if columns := query.get("columns"):
         items = [_columns(one, columns.split(",")) for one in items]
     return items if paged is None else {"items": items, **paged}
+
+
+def _page_of(query: Mapping[str, str]) -> tuple[int, int]:
+    """Number and size. Raises ``ApiError``."""
+    try:
+        page, size = number_of(query, "page", 1), number_of(query, "page_size", PAGE_SIZE)
+    except ApiError:
+        raise bad_request("Pagination parameters are invalid") from None
+    if page < 1 or not 0 < size <= MAX_PAGE_SIZE:
+        given = size if "page_size" in query else "undefined"
+        text = f"Invalid pagination parameters: page number {page}, page size {given}"
+        raise ApiError(400, "invalid_pagination_parameters", text)
+    return page, size
 
 
 def _is_named(item: Any, wanted: str, *, is_regex: bool) -> bool:

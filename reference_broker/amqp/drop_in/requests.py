@@ -21,10 +21,10 @@ TAGS = (*MONITORS, "policymaker", "management")  # one of them is needed to log 
 
 
 class ApiError(Exception):
-    """A request that is refused: the status of HTTP, and two texts."""
+    """A request that is refused: the status of HTTP, a text, and a reason: a text, or a list of texts."""
 
-    def __init__(self, status: int, error: str, reason: str) -> None:
-        super().__init__(reason)
+    def __init__(self, status: int, error: str, reason: Any) -> None:
+        super().__init__(str(reason))
         self.status = status
         self.error = error
         self.reason = reason
@@ -35,7 +35,12 @@ def not_found() -> ApiError:
     return ApiError(404, "Object Not Found", "Not Found")
 
 
-def bad_request(reason: str) -> ApiError:
+def missing(what: str) -> ApiError:
+    """What the request names beside its path is not there."""
+    return ApiError(404, "not_found", what)
+
+
+def bad_request(reason: Any) -> ApiError:
     """The request cannot be carried out."""
     return ApiError(400, "bad_request", reason)
 
@@ -65,7 +70,7 @@ class Request(Struct):
         except UNDECODABLE as error:
             raise bad_request(f"not_json: {error}") from None
         if not isinstance(found, dict):
-            raise bad_request("not_json: the body is no object")
+            raise bad_request("not_json")
         return found
 
     @property
@@ -79,7 +84,7 @@ class Request(Struct):
     def require_administrator(self) -> None:
         """Raises ``ApiError``."""
         if not self.is_administrator:
-            raise not_authorised("User not administrator user")
+            raise not_authorised("Not administrator user")
 
     def require_monitor(self) -> None:
         """Raises ``ApiError``."""
@@ -118,6 +123,13 @@ def plain(value: Any) -> Any:
     return int(value) if isinstance(value, int) else float(value)
 
 
+def require(fields: Mapping[str, Any], *names: str) -> None:
+    """Raises ``ApiError`` that names all that are missing."""
+    if lacking := [f"{{key_missing,{name}}}" for name in names if name not in fields]:
+        blank = ",\n " if len(lacking) > 3 else ","  # as Erlang breaks a long line
+        raise bad_request(f"[{blank.join(lacking)}]")
+
+
 def text_of(fields: Mapping[str, Any], name: str, usual: str | None = None) -> str:
     """A field that is a text. Raises ``ApiError``."""
     value = fields.get(name, usual)
@@ -132,7 +144,7 @@ def switch_of(fields: Mapping[str, Any], name: str) -> bool:
     if value in ("true", "false"):
         return bool(value == "true")
     if not isinstance(value, bool):
-        raise bad_request(f"{name} is no boolean")
+        raise bad_request(["not_boolean", value])
     return value
 
 

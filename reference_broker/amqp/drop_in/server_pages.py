@@ -15,9 +15,18 @@ from plumbline.reference_broker.amqp.connections.handshake import SERVER_PROPERT
 from plumbline.reference_broker.amqp.core import Broker
 from plumbline.reference_broker.amqp.drop_in.access_pages import close_connection
 from plumbline.reference_broker.amqp.drop_in.internal_client import internal_client
-from plumbline.reference_broker.amqp.drop_in.requests import DONE, Reply, Request, Routes, not_found, plain
+from plumbline.reference_broker.amqp.drop_in.requests import (
+    DONE,
+    Reply,
+    Request,
+    Routes,
+    bad_request,
+    not_found,
+    plain,
+)
 from plumbline.reference_broker.amqp.lifecycle import Phase
 from plumbline.reference_broker.amqp.topology.exchanges import TYPES
+from plumbline.wire.units import read_number
 
 MILLISECOND = 1_000_000
 ALIVENESS_QUEUE = "aliveness-test"
@@ -60,6 +69,8 @@ class ServerPages:
             "channels": {"GET": self.list_channels},
             "policies": {"GET": self.nothing},
             "policies/:": {"GET": self.nothing},
+            "operator-policies": {"GET": self.nothing},
+            "vhost-limits": {"GET": self.nothing},
             "parameters": {"GET": self.nothing},
             "global-parameters": {"GET": self.nothing},
             "topic-permissions": {"GET": self.nothing},
@@ -68,8 +79,9 @@ class ServerPages:
             "health/checks/alarms": {"GET": self.alarms},
             "health/checks/local-alarms": {"GET": self.alarms},
             "health/checks/virtual-hosts": fine,
-            "health/checks/node-is-mirror-sync-critical": fine,
-            "health/checks/node-is-quorum-critical": fine,
+            "health/checks/node-is-mirror-sync-critical": {"GET": self.lone_node},
+            "health/checks/node-is-quorum-critical": {"GET": self.lone_node},
+            "health/checks/certificate-expiration/:/:": fine,
             "health/checks/port-listener/:": {"GET": self.port_listener},
             "health/checks/protocol-listener/:": {"GET": self.protocol_listener},
         }
@@ -250,6 +262,9 @@ class ServerPages:
     def healthy(self, request: Request) -> Reply:
         return Reply(content={"status": "ok"})
 
+    def lone_node(self, request: Request) -> Reply:
+        return Reply(content={"status": "ok", "reason": "single node cluster"})
+
     def alarms(self, request: Request) -> Reply:
         reason = self.broker.blocking.reason
         if reason is None:
@@ -258,17 +273,20 @@ class ServerPages:
         return Reply(503, {"status": "failed", "reason": "resource alarm(s) in effect", "alarms": alarms})
 
     def port_listener(self, request: Request) -> Reply:
-        ports = [str(port) for _, port in self.process.ports.values()]
-        return self._listener(request.names[0], ports, "port")
+        wanted = read_number(request.names[0])
+        if wanted is None:
+            raise bad_request(f"{request.names[0]} is no port")
+        return self._listener(wanted, [port for _, port in self.process.ports.values()], "port")
 
     def protocol_listener(self, request: Request) -> Reply:
         name = {"amqp091": "amqp", "amqps": "amqp/ssl"}.get(request.names[0], request.names[0])
         return self._listener(name, list(self.process.ports), "protocol")
 
-    def _listener(self, wanted: str, found: list[str], kind: str) -> Reply:
+    def _listener(self, wanted: Any, found: list[Any], kind: str) -> Reply:
         if wanted in found:
             return Reply(content={"status": "ok", kind: wanted})
-        return Reply(503, {"status": "failed", "reason": "No active listener", "missing": wanted})
+        fields = {"status": "failed", "reason": "No active listener", "missing": wanted, f"{kind}s": found}
+        return Reply(503, fields)
 
     def aliveness(self, request: Request) -> Reply:
         """Sends a message through a queue, as RabbitMQ does. Raises ``ApiError``."""

@@ -19,24 +19,28 @@ from plumbline.reference_broker.amqp.drop_in.internal_client import internal_cli
 from plumbline.reference_broker.amqp.drop_in.requests import (
     CREATED,
     DONE,
+    ApiError,
     Reply,
     Request,
     Routes,
     bad_request,
+    missing,
     not_found,
     number_of,
     plain,
+    require,
     switch_of,
     table_of,
     text_of,
 )
-from plumbline.reference_broker.amqp.topology.exchanges import Binding, Exchange, VirtualHost
+from plumbline.reference_broker.amqp.topology.exchanges import PREDECLARED, Binding, Exchange, VirtualHost
 from plumbline.reference_broker.amqp.topology.queues import Queue, QueueConsumer
 from plumbline.wire.amqp import Method
 from plumbline.wire.amqp.properties import PROPERTIES
 
 ACK_MODES = ("ack_requeue_true", "ack_requeue_false", "reject_requeue_true", "reject_requeue_false")
 ENCODINGS = ("auto", "base64")
+SERVER_ITSELF = "rmq-internal"  # made what is predeclared; who made what else there is, is not remembered
 
 
 class TopologyPages:
@@ -81,10 +85,10 @@ class TopologyPages:
             if request.is_monitor or self.broker.access.permission(name, request.user.name) is not None:
                 yield vhost
 
-    def vhost(self, name: str) -> VirtualHost:
-        """Raises ``ApiError``."""
+    def vhost(self, name: str, otherwise: ApiError | None = None) -> VirtualHost:
+        """Raises ``ApiError``: ``otherwise``, or that it is not there."""
         if name not in self.broker.vhosts:
-            raise not_found()
+            raise otherwise or not_found()
         return self.broker.vhosts[name]
 
     # Queues
@@ -149,7 +153,7 @@ class TopologyPages:
         vhost, name = request.names
         fields = request.fields()
         arguments = table_of(fields, "arguments")
-        is_new = name not in self.vhost(vhost).queues
+        is_new = name not in self.vhost(vhost, missing("vhost_not_found")).queues
         with internal_client(self.broker, vhost, request.user.name, request.now) as client:
             client.call(
                 "queue.declare",
@@ -182,12 +186,15 @@ class TopologyPages:
     def publish(self, request: Request) -> Reply:
         vhost, exchange = request.names
         fields = request.fields()
-        payload = text_of(fields, "payload")
-        if text_of(fields, "payload_encoding", "string") == "base64":
+        require(fields, "routing_key", "properties", "payload", "payload_encoding")
+        payload, encoding = text_of(fields, "payload"), fields["payload_encoding"]
+        if encoding == "base64":
             try:
                 body = base64.b64decode(payload, validate=True)
-            except binascii.Error:
-                raise bad_request("payload is no base64") from None
+            except (binascii.Error, ValueError):
+                raise bad_request(["not_base64", payload]) from None
+        elif encoding != "string":
+            raise bad_request(["unsupported_encoding", encoding])
         else:
             body = payload.encode("utf-8", "surrogatepass")
         properties = table_of(fields, "properties")
@@ -205,14 +212,20 @@ class TopologyPages:
         return Reply(content={"routed": not any(one.method == "basic.return" for one in answers)})
 
     def get_messages(self, request: Request) -> Reply:
-        queue = self.queue(request)
+        vhost, name = request.names
+        queue = self.vhost(vhost).queues.get(name)
+        if queue is None:
+            raise missing(f"NOT_FOUND - no queue '{plain(name)}' in vhost '{plain(vhost)}'")
         fields = request.fields()
+        require(fields, "ackmode", "count", "encoding")
         count = number_of(fields, "count", 1)
         mode = text_of(fields, "ackmode", ACK_MODES[0])
         encoding = text_of(fields, "encoding", ENCODINGS[0])
         longest = number_of(fields, "truncate", MANAGEMENT_MESSAGES)
-        if mode not in ACK_MODES or encoding not in ENCODINGS:
-            raise bad_request(f"ackmode is one of {', '.join(ACK_MODES)}, encoding auto or base64")
+        if mode not in ACK_MODES:
+            raise bad_request(f"ackmode is one of {', '.join(ACK_MODES)}")
+        if encoding not in ENCODINGS:
+            raise bad_request("Unsupported encoding. Please use auto or base64.")
         found: list[dict[str, Any]] = []
         left = MANAGEMENT_MESSAGES
         with internal_client(self.broker, queue.vhost, request.user.name, request.now) as client:
@@ -255,7 +268,7 @@ class TopologyPages:
     def declare_exchange(self, request: Request) -> Reply:
         vhost, name = request.names
         fields = request.fields()
-        is_new = name not in self.vhost(vhost).exchanges
+        is_new = name not in self.vhost(vhost, missing("vhost_not_found")).exchanges
         with internal_client(self.broker, vhost, request.user.name, request.now) as client:
             client.call(
                 "exchange.declare",
@@ -305,9 +318,7 @@ class TopologyPages:
         """The bindings from the exchange to the queue or exchange of the path. Raises ``ApiError``."""
         vhost, source, kind, destination = request.names[:4]
         host = self.vhost(vhost)
-        places: dict[str, Container[str]] = {"q": host.queues, "e": host.exchanges}
-        known = places.get(kind, ())
-        if _named(source) not in host.exchanges or destination not in known:
+        if kind not in ("q", "e"):
             raise not_found()
         wanted = (_named(source), kind == "q", destination)
         return [one for one in all_bindings(host) if (one.source, one.to_queue, one.destination) == wanted]
@@ -327,8 +338,19 @@ class TopologyPages:
         return Reply(content=binding_fields(request.names[0], self.binding(request)))
 
     def bind(self, request: Request) -> Reply:
-        self.between(request)
         vhost, source, kind, destination = request.names
+        host = self.vhost(vhost, missing("vhost_not_found"))
+        if _named(source) not in host.exchanges:
+            raise missing(f"no exchange '{plain(source)}' in vhost '{plain(vhost)}'")
+        places: dict[str, tuple[str, Container[str]]] = {
+            "q": ("queue", host.queues),
+            "e": ("exchange", host.exchanges),
+        }
+        if kind not in places:
+            raise not_found()
+        what, known = places[kind]
+        if destination not in known:
+            raise missing(f"no {what} '{plain(destination)}' in vhost '{plain(vhost)}'")
         fields = request.fields()
         key, arguments = text_of(fields, "routing_key", ""), table_of(fields, "arguments")
         binding = Binding(_named(source), kind == "q", destination, key, arguments)
@@ -373,6 +395,7 @@ class TopologyPages:
 
 def exchange_fields(vhost: str, exchange: Exchange) -> dict[str, Any]:
     """One exchange."""
+    maker = {"user_who_performed_action": SERVER_ITSELF} if exchange.name in PREDECLARED else {}
     return {
         "name": plain(exchange.name),
         "vhost": plain(vhost),
@@ -381,7 +404,7 @@ def exchange_fields(vhost: str, exchange: Exchange) -> dict[str, Any]:
         "auto_delete": exchange.auto_delete,
         "internal": exchange.internal,
         "arguments": plain(exchange.arguments),
-        "policy": None,
+        **maker,
     }
 
 

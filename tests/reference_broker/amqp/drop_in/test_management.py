@@ -85,7 +85,7 @@ def test_queues_are_declared_listed_purged_and_deleted(server: RabbitDropIn) -> 
     assert server.ask("PUT", QUEUE, fields)[0] == 204
     status, error = server.ask("PUT", QUEUE, {"durable": False})
     assert status == 400
-    assert "406 PRECONDITION_FAILED - inequivalent arg 'durable'" in error["reason"]
+    assert error["reason"].startswith("inequivalent arg 'durable'")
     with server.connect() as connection:
         channel = connection.channel()
         for body in (b"1", b"2"):
@@ -123,7 +123,7 @@ def test_exchanges_and_bindings(server: RabbitDropIn) -> None:
         assert server.ask("DELETE", f"{path}/{one['properties_key']}")[0] == 204
     assert server.get(path) == []
     assert server.ask("DELETE", "/api/exchanges/%2F/x")[0] == 204
-    assert server.ask("DELETE", "/api/exchanges/%2F/amq.topic")[0] == 400
+    assert server.ask("DELETE", "/api/exchanges/%2F/amq.topic")[0] == 401
 
 
 def test_messages_are_published_and_taken(server: RabbitDropIn) -> None:
@@ -136,7 +136,7 @@ def test_messages_are_published_and_taken(server: RabbitDropIn) -> None:
         "properties": {"priority": 3},
     }
     assert server.ask("POST", publish, fields) == (200, {"routed": True})
-    unroutable = {"routing_key": "none", "payload": "", "properties": {}}
+    unroutable = {"routing_key": "none", "payload": "", "payload_encoding": "string", "properties": {}}
     assert server.ask("POST", publish, unroutable) == (200, {"routed": False})
     get = {"count": 5, "ackmode": "ack_requeue_true", "encoding": "auto"}
     (message,) = server.ask("POST", f"{QUEUE}/get", get)[1]
