@@ -39,7 +39,7 @@ EXTERNAL_FIXTURES = frozenset({"browser", "garagemq", "qpid", "rabbitmq", "serve
 # Without these packages, which only `make test-all` installs, modules that import them cannot be collected.
 NEEDED = {
     "pyspark": ["pipeline", "bench", "cli/test_audit.py"],
-    "playwright": ["reports/test_in_chromium.py", "reports/test_matrix_in_chromium.py"],
+    "playwright": ["reports/test_in_chromium.py", "reports/test_matrix_in_chromium.py", "site/test_site.py"],
     "allure_commons": ["reports/test_allure.py"],
     "mitmproxy": ["proxy/test_mitm.py"],
 }

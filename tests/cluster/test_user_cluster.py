@@ -114,7 +114,11 @@ def test_a_run_kills_and_starts_nodes_and_deletes_its_stream(
         (["nats://a", "nats://b", "nats://c", "--kill-command", "x"], "both --kill-command and"),
         (["--kill-command", "x", "--start-command", "y"], "give the URLs"),
         (["tls://a", "tls://b", "tls://c"], "TLS"),
-        (["--server", "rabbitmq@4.3", "--faults", "leader"], "cannot have leader"),
+        pytest.param(
+            ["--server", "rabbitmq@4.3", "--faults", "leader"],
+            "cannot have leader",
+            marks=pytest.mark.external,
+        ),
     ],
 )
 def test_what_is_not_possible_is_refused(words: list[str], message: str) -> None:
