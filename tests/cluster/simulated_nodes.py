@@ -199,7 +199,7 @@ class SimulatedNodes:
         for action in self.on_kill:
             action(node)
         if self.defect is SimulatedDefect.LOSES_TAIL_WHEN_KILLED:
-            del node.log[-3:]
+            del node.log[-10:]  # acks and updates of keys, too
         node.is_deaf = self.defect is SimulatedDefect.STAYS_BEHIND and node.number == 0
         node.was_killed = True
         node.start()
