@@ -73,6 +73,7 @@ class _Recorded(ScenarioServices):
     """The gate's scenario brokers, each behind a recording proxy whose address the clients get."""
 
     def __init__(self, captures: Path) -> None:
+        super().__init__()
         self._captures = captures
         self.seen: list[Any] = []
         self.live = ""
