@@ -39,9 +39,12 @@ EXPECTED = {
 }
 
 
-def judged(seed: int, defect: SimulatedDefect | None = None) -> ClusterJudgement:
-    """A long run for a defect: faults must strike a leader."""
-    return judge(SimulatedCluster(seed, defect, 300 if defect else 60).run())
+WHOLE_S = 60  # virtual seconds
+UNTIL_CONVICTED_S = (20, 60, 300)  # a fault may have to strike a leader, and that takes its time
+
+
+def judged(seed: int, defect: SimulatedDefect | None = None, seconds: int = WHOLE_S) -> ClusterJudgement:
+    return judge(SimulatedCluster(seed, defect, seconds).run())
 
 
 SEEDS = [pytest.param(seed, marks=[pytest.mark.slow] if seed else []) for seed in range(10)]
@@ -50,7 +53,7 @@ SEEDS = [pytest.param(seed, marks=[pytest.mark.slow] if seed else []) for seed i
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("defect", EXPECTED, ids=lambda defect: defect.name.lower())
 def test_a_defect_is_convicted(defect: SimulatedDefect, seed: int) -> None:
-    assert judged(seed, defect).of(EXPECTED[defect])
+    assert any(judged(seed, defect, seconds).of(EXPECTED[defect]) for seconds in UNTIL_CONVICTED_S)
 
 
 def test_every_rule_and_every_defect_has_the_other() -> None:
