@@ -23,7 +23,7 @@ EARLIER = 25  # messages: how far a defect goes back
 
 
 class LeaderConsumer:
-    """What a leader knows of the consumer: begins anew with each leader."""
+    """What a leader knows of the consumer: starts again with each leader."""
 
     def __init__(self) -> None:
         self.applied = 0  # entries of the log that were looked at

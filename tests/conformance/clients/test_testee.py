@@ -63,9 +63,9 @@ def test_a_reset_forgets_what_was_reported_before() -> None:
         assert [event.text for event in before] == ["old", "old"]
 
 
-def test_an_adapter_that_cannot_begin_anew_is_reported() -> None:
+def test_an_adapter_that_cannot_begin_again_is_reported() -> None:
     program = "for line in sys.stdin: say(id=1, error={'text': 'no'})"
-    with adapter(program) as running, pytest.raises(AdapterError, match="cannot begin anew"):
+    with adapter(program) as running, pytest.raises(AdapterError, match="cannot begin again"):
         running.reset()
 
 
