@@ -20,6 +20,7 @@ SHAPES = {
 
 # Where a secret is what a server, a client or a test needs to have: file names, and why.
 ALLOWED = {
+    "*.conf": "the configuration of a server, with its users",
     "*.creds": "a user's JWT and seed, read by the command under test",
     "*.nk": "a seed, read by the command under test",
     "*.key": "a private key",
