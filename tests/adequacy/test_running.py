@@ -201,12 +201,13 @@ def test_a_run_goes_on_where_it_was_and_lists_what_survived(tmp_path: Path) -> N
     first = program(tmp_path)
     assert first.returncode == 0, first.stderr
     kept = results_file(tmp_path).read_bytes()
-    statuses = {result.status for result in ResultsFile(results_file(tmp_path)).by_id.values()}
-    assert {Status.KILLED, Status.SURVIVED} <= statuses
+    results = ResultsFile(results_file(tmp_path)).by_id.values()
+    assert Status.KILLED in {result.status for result in results}
+    survivor = next(result for result in results if result.status is Status.SURVIVED)
     second = program(tmp_path)
     assert second.stdout.splitlines()[-1] == first.stdout.splitlines()[-1]
     assert results_file(tmp_path).read_bytes() == kept
-    assert "off by one: len(operation.raw)" in program(tmp_path, "--list", "survived").stdout
+    assert f"{survivor.id} {PUBLISHING}" in program(tmp_path, "--list", "survived").stdout
 
 
 @pytest.mark.slow
@@ -241,9 +242,11 @@ def test_ctrl_c_ends_it_and_keeps_what_was_done(tmp_path: Path) -> None:
         assert process.stdout is not None
         assert process.stderr is not None
         output = ""
+        begun = False
         for line in process.stdout:
             output += line
-            if line.startswith("mutants of amqp: 1 of "):
+            if line.startswith("mutants of amqp: 1 of ") and not begun:
+                begun = True  # a busy machine prints it twice
                 os.killpg(process.pid, signal.SIGINT)
         errors = process.stderr.read()
     assert process.returncode == 130, errors
