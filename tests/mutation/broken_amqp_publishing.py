@@ -140,12 +140,12 @@ def _(_: Any, __: Any) -> None:
 
 @fault("who-waits-long-gives-up", "CLIENT-CONFIRM-013")
 def _(_: Any, adapter: Any) -> None:
-    original = adapter.await_confirm
+    original = adapter.confirmed
 
     async def confirmed(number: int, publish: Any) -> None:
         await original(number, asyncio.wait_for(publish, IMPATIENCE_S))
 
-    adapter.await_confirm = confirmed
+    adapter.confirmed = confirmed
 
 
 @fault("publishes-before-confirm-mode-count", "CLIENT-CONFIRM-014")
