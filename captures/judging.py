@@ -17,7 +17,7 @@ from plumbline.captures.operations import OperationReader, OperationRow
 from plumbline.captures.plain import plain, plain_text
 from plumbline.monitors import MonitorRunner, Observation, Violation
 
-# After these nobody knows what a connection has sent: what its rules remembered is worth nothing any more.
+# After these it is unknown what a connection has sent, so what its rules remembered no longer counts.
 _BROKEN = ("lost", "undecodable", "entered", "reset")
 
 

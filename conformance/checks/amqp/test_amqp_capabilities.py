@@ -104,7 +104,7 @@ def test_consumer_priorities_are_claimed(session: AmqpSession) -> None:
 
 @verifies("AMQP-CONN-054", source='RabbitMQ, "Authentication Failure Notifications"')
 def test_authentication_failures_are_claimed(session: AmqpSession) -> None:
-    """A server that tells of wrong credentials with connection.close claims authentication_failure_close."""
+    """A server that reports wrong credentials by connection.close claims authentication_failure_close."""
     needs_password(session)
     client, _ = greeted(session)
     wrong = {"password": "wrong", "capabilities": {"authentication_failure_close": True}}

@@ -117,7 +117,7 @@ def test_client_properties_are_the_clients_own(session: AmqpSession) -> None:
     own: dict[str, dict[str, Any]] = {
         "a text for its capabilities": {"capabilities": "all"},
         "no capabilities": {"capabilities": {}},
-        "properties that nobody knows": {"colour": [1, {"shade": True}], "product": None},
+        "unknown properties": {"colour": [1, {"shade": True}], "product": None},
     }
     for number, (what, properties) in enumerate(own.items()):
         connection, _ = greeted(session, f"client{number}")

@@ -115,7 +115,7 @@ const actions = {
   },
   async declare(command) {
     const names = { durable: "durable", exclusive: "exclusive", auto_delete: "autoDelete", arguments: "arguments" };
-    const options = { durable: false, ...given(command, names) }; // it says durable if nobody else does
+    const options = { durable: false, ...given(command, names) }; // the library declares durable by default
     return { queue: (await setUp(command, (channel) => channel.assertQueue(command.queue, options))).queue };
   },
   async exchange(command) {

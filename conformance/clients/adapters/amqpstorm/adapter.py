@@ -1,6 +1,6 @@
 """The adapter of AMQPStorm: reads commands and writes answers and events, as in ``PROTOCOL.md``.
 
-AMQPStorm reads in a thread of its own. It calls nobody back: a consumer asks for its messages, here in one
+AMQPStorm reads in a thread of its own. It has no callbacks: a consumer asks for its messages, here in one
 more thread for each channel, and errors are raised at the next use.
 """
 
