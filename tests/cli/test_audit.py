@@ -15,6 +15,7 @@ from nats.aio.msg import Msg
 from plumbline.proxy.record import recorded
 from plumbline.servers.amqp.rabbitmq import RabbitMQ
 from plumbline.servers.nats.nats_server import NatsServer
+from tests.nats_py import flushed
 
 
 def audit(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
@@ -37,7 +38,7 @@ async def publish_and_subscribe(publish_at: str, subscribe_at: str) -> None:
     await publisher.jetstream().add_stream(name="ORDERS", subjects=["orders.>"])
     await consumer.subscribe("plain.*", cb=take)
     await consumer.jetstream().subscribe("orders.>", durable="D", cb=take)
-    await consumer.flush()
+    await flushed(consumer)
     for number in range(20):
         await publisher.publish("plain.x", f"plain {number}".encode())
     for number in range(10):

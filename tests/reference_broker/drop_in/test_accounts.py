@@ -13,6 +13,7 @@ from nats.errors import NoRespondersError
 from nats.js.errors import APIError, ServiceUnavailableError
 
 from plumbline.reference_broker.nats.accounts import Route
+from tests.nats_py import flushed
 from tests.reference_broker.drop_in.process import COMMAND, DropIn, drop_in, ended
 
 CONFIGURATION = """
@@ -61,9 +62,9 @@ def test_subjects_of_accounts_are_apart(command: list[str], tmp_path: Path) -> N
     async def use(server: DropIn) -> None:
         shop, bank = await connect(server, "shop:s@"), await connect(server, "bank:b@")
         heard = await bank.subscribe("a")
-        await bank.flush()
+        await flushed(bank)
         await shop.publish("a", b"1")
-        await shop.flush()
+        await flushed(shop)
         with pytest.raises(TimeoutError):
             await heard.next_msg(0.2)
         await bank.publish("a", b"2")
@@ -82,7 +83,7 @@ def test_a_request_goes_to_the_account_that_exports_the_service(tmp_path: Path) 
             await message.respond(message.subject.encode())  # type: ignore[attr-defined]
 
         await shop.subscribe("orders.*", cb=answer)
-        await shop.flush()
+        await flushed(shop)
         assert (await bank.request("orders.7", b"", timeout=5)).data == b"orders.7"
         with pytest.raises(NoRespondersError):
             await bank.request("secret", b"", timeout=5)
@@ -96,7 +97,7 @@ def test_a_stream_of_messages_is_imported_under_another_name(command: list[str],
     async def use(server: DropIn) -> None:
         shop, bank = await connect(server, "shop:s@"), await connect(server, "bank:b@")
         heard = await bank.subscribe("shop.>")
-        await bank.flush()
+        await flushed(bank)
         await shop.publish("news.today", b"1")
         message = await heard.next_msg(5)
         assert (message.subject, message.data) == ("shop.news.today", b"1")
@@ -118,7 +119,7 @@ def test_a_client_without_credentials_is_the_user_that_is_named(tmp_path: Path) 
         guest = await nats.connect(server.url, error_cb=on_error)
         bank = await connect(server, "bank:b@")
         heard = await bank.subscribe("open.x")
-        await bank.flush()
+        await flushed(bank)
         await guest.publish("open.x", b"1")
         assert (await heard.next_msg(5)).data == b"1"
         await guest.publish("closed", b"1")

@@ -13,6 +13,7 @@ from nats.aio.client import Client
 from plumbline.reference_broker.nats.bcrypt import matches
 from plumbline.reference_broker.nats.config import Destination, SubjectMapping
 from plumbline.reference_broker.nats.mappings import LOST, Mappings
+from tests.nats_py import flushed
 from tests.reference_broker.drop_in.process import DropIn, drop_in
 
 HASH = "$2a$05$CCCCCCCCCCCCCCCCCCCCC.E5YPO9kmyuRGyh0XouQYb4YMJKvyOeW"  # of U*U, a published test vector
@@ -52,7 +53,7 @@ def test_messages_go_to_mapped_subjects(command: list[str], tmp_path: Path) -> N
     async def use(server: DropIn) -> None:
         client, other = await connect(server, "all:U*U"), await connect(server, "a:a")
         heard, there = await client.subscribe(">"), await other.subscribe(">")
-        await other.flush()
+        await flushed(other)
         for subject in ("orders", "shop.1.2", "tail.x.y", "gone", *["half"] * 20, "end"):
             await client.publish(subject, b"p", headers={"A": "b"} if subject == "orders" else None)
         await other.publish("orders", b"")

@@ -12,6 +12,7 @@ import pytest
 from plumbline.reference_broker.http import HttpRequest
 from plumbline.reference_broker.nats.drop_in.monitoring import uptime
 from plumbline.servers.nats.nats_server import ServerBinary
+from tests.nats_py import flushed
 from tests.reference_broker.drop_in.process import DropIn, drop_in
 
 # Fields of a cluster, of Go and of what one process does not have.
@@ -36,7 +37,7 @@ async def _use(server: DropIn) -> dict[str, Any]:
     await client.subscribe("q", "workers", cb=_ignore)
     for subject in ("a.b", "q", "nobody"):
         await client.publish(subject, b"12345")
-    await client.flush()
+    await flushed(client)
     jetstream = client.jetstream()
     await jetstream.add_stream(name="S", subjects=["s"])
     await jetstream.publish("s", b"1")

@@ -15,6 +15,7 @@ import pytest
 from nats.aio.client import Client
 
 from tests.nats_identities import ACCOUNT, OPERATOR, USER, NKey
+from tests.nats_py import flushed
 from tests.reference_broker.drop_in.process import DropIn, drop_in, ended
 
 NO_LIMITS = {"subs": -1, "data": -1, "payload": -1}
@@ -126,8 +127,8 @@ def test_users_with_credentials_reach_their_account(command: list[str], tmp_path
         await shop.subscribe("orders.*", cb=answer)
         await shop.subscribe("secret", cb=answer)
         news = await bank.subscribe("news.>")
-        await bank.flush()
-        await shop.flush()
+        await flushed(bank)
+        await flushed(shop)
         assert (await bank.request("shop.orders.1", b"", timeout=20)).data == b"orders.1"
         assert (await bank.request("secret", b"", timeout=20)).data == b"secret"
         await shop.publish("news.today", b"n")

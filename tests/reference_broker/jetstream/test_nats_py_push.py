@@ -14,6 +14,7 @@ from nats.js.api import ConsumerConfig, DeliverPolicy
 from nats.js.errors import NotFoundError
 from nats.js.kv import KeyValue
 
+from tests.nats_py import flushed
 from tests.reference_broker.jetstream.test_nats_py import LEVELS, play
 
 ARRIVES_WITHIN_S = 5.0
@@ -173,10 +174,10 @@ def test_flow_control_lets_many_messages_through(level: str) -> None:
         messages, size = 2000, 4096
         watcher = await witness_of(js)
         answers = await watcher.subscribe("$JS.FC.S.>")
-        await watcher.flush()
+        await flushed(watcher)
         for number in range(messages):
             await js._nc.publish("s", b"%0*d" % (size, number))
-        await js._nc.flush()
+        await flushed(js._nc)
         subscription = await js.subscribe("s", ordered_consumer=True)
         seen = [int(payload) for payload in await received(subscription, messages)]
         assert seen == list(range(messages))
