@@ -14,6 +14,7 @@ from tests.fuzz.live.honest import LEAST_KEPT, MOST_KEPT, Payloads, require_equa
 
 MOST_AT_ONCE = 40
 PULL_S = 10
+KEPT_S = 300  # a consumer without interest; a harmless fault may be slower than the server's 5 s
 NANOSECONDS = 1_000_000_000
 CONSUMER = "D"
 MOST_PASSES = 5
@@ -146,7 +147,12 @@ class HonestNats:
     async def read_all(self) -> None:
         link = self.link
         await self._compare_counters()
-        config = {"deliver_policy": "all", "ack_policy": "none", "name": "all"}
+        config = {
+            "name": "all",
+            "deliver_policy": "all",
+            "ack_policy": "none",
+            "inactive_threshold": KEPT_S * NANOSECONDS,
+        }
         await self._ask(f"CONSUMER.CREATE.{self._name}.all", {"stream_name": self._name, "config": config})
         body = {"batch": len(self._held), "expires": PULL_S * NANOSECONDS}
         link.send(
