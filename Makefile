@@ -11,8 +11,8 @@ BENCHES := $(basename $(notdir $(filter-out tests/bench/test_% tests/bench/__%,$
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help verify test test-all lint format mutation adequacy zoo kill bugs cluster fuzz fuzz-live bench site picture docs servers lock zipapp \
-	ready quick bootstrap clean
+.PHONY: help verify test test-all lint format mutation adequacy zoo kill bugs cluster fuzz fuzz-live simulate bench site picture docs \
+	servers lock zipapp ready quick bootstrap clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
@@ -64,6 +64,9 @@ fuzz-live: bootstrap ## random clients for running brokers and proxies; ARGS="--
 
 cluster: bootstrap ## real nats-servers under each fault, minutes each; ARGS="--for 60s --runs 5 --server NAME"
 	@$(BIN)/python -m tests.cluster $(ARGS)
+
+simulate: bootstrap ## simulated clusters without a defect, 10000 seeds: none is convicted; ARGS="--seeds 1000"
+	@$(BIN)/python -m tests.cluster.seeds $(ARGS)
 
 bench: bootstrap ## measure; nothing here passes or fails
 	@for name in $(BENCHES); do $(BIN)/python -m tests.bench.$$name $(ARGS) || exit 1; done

@@ -7,6 +7,7 @@ import pytest
 from plumbline.cluster.judging import ClusterJudgement, ClusterRule
 from plumbline.cluster.nats.judging import judge
 from plumbline.cluster.verdicts import NATS_CHECKS
+from tests.cluster.seeds import convictions, main
 from tests.cluster.simulated import SimulatedCluster
 from tests.cluster.simulated_nodes import SimulatedDefect
 
@@ -63,14 +64,25 @@ def test_every_rule_and_every_defect_has_the_other() -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_a_cluster_without_a_defect_is_convicted_of_nothing(seed: int) -> None:
-    found = judged(seed)
-    assert found.findings == ()
-    assert not found.undecided
-    assert found.acknowledged > 100
+    assert convictions(seed, WHOLE_S) == ()
+    assert judged(seed).acknowledged > 100
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1800)  # of a busy machine
-def test_a_thousand_seeds_without_a_defect_convict_nothing() -> None:
-    convicted = [seed for seed in range(1000) if judged(seed).findings]
-    assert convicted == []
+@pytest.mark.timeout(600)  # of a busy machine
+def test_two_hundred_seeds_without_a_defect_convict_nothing() -> None:
+    """``make simulate`` has ten thousand."""
+    assert [seed for seed in range(200) if convictions(seed, WHOLE_S)] == []
+
+
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [((), 0), (("--defect", "truncates_tail", "--seconds", "300"), 1)],
+    ids=["no defect", "a defect"],
+)
+def test_many_seeds_end_with_the_number_of_convictions(
+    options: tuple[str, ...], code: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["--seeds", "2", "--processes", "1", *options]) == code
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[-1] == f"2 of 2 seeds, {2 * code} convicted"
