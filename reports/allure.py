@@ -218,7 +218,7 @@ def _details(check: CheckResult, result: RunResult) -> Object:
     trace += [f"Expected: {check.expected}"] if check.expected else []
     trace += [f"Actual:   {check.actual or '(nothing)'}"] if check.expected or check.actual else []
     trace += [f"at {check.where}"] if check.where else []
-    trace.append(f"Run again: {replay_command(result.target, check.id)}")
+    trace.append(f"Run again: {replay_command(result, check.id)}")
     return {
         "message": one_line(elide(f"{kind}: {reason or check.title or check.id}", VALUE_LIMIT)),
         "trace": "\n".join(visible(elide(part, VALUE_LIMIT)) for part in trace if part),

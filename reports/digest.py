@@ -229,12 +229,14 @@ def dimensions(target: Target) -> str:
     return ", ".join(f"{name} {value}" for name, value in target.dimensions.items())
 
 
-def replay_command(target: Target, check_id: str) -> str:
-    """The shell command that runs one check alone against the same target."""
+def replay_command(result: RunResult, check_id: str) -> str:
+    """The shell command that runs one check alone against the same target, and judges it as strictly."""
+    target = result.target
     arguments = (target.url,) if target.arguments is None else target.arguments
+    options = ["--select", check_id, *(["--strict"] if result.summary.strict else [])]
     if target.kind == "client":
-        return shlex.join(["plumbline", "gate", "--select", check_id, *arguments])
-    return shlex.join(["plumbline", "verify", *arguments, "--select", check_id])
+        return shlex.join(["plumbline", "gate", *options, *arguments])
+    return shlex.join(["plumbline", "verify", *arguments, *options])
 
 
 def _command(target: Target) -> tuple[str, ...]:

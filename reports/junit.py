@@ -157,7 +157,7 @@ def _evidence(check: CheckResult, result: RunResult) -> str:
     parts += [f"Actual:   {_value(check.actual)}"] if check.actual else []
     if check.wire:
         parts.append(_transcript(check))
-    parts.append(f"Run again: {replay_command(result.target, check.id)}")
+    parts.append(f"Run again: {replay_command(result, check.id)}")
     return visible("\n".join(part for part in parts if part))
 
 

@@ -130,7 +130,7 @@ def _message(check: CheckResult, result: RunResult) -> str:
         f"{'*' if line.offending else ' '} {line.at:.4f} {line.connection} {line.direction} {line.text}"
         for line in excerpt.lines
     ]
-    parts.append(f"Run again: {replay_command(result.target, check.id)}")
+    parts.append(f"Run again: {replay_command(result, check.id)}")
     return "\n".join(visible(elide(part, VALUE_LIMIT)) for part in parts if part)
 
 

@@ -118,7 +118,7 @@ def _red(check: CheckResult, result: RunResult) -> str:
             f"{check.outcome}, {check.level}: {ids} · {code(check.where or check.id)}",
             *(prose(known) for known in check.known),
             fence("\n".join(part for part in evidence if part)),
-            fence(replay_command(result.target, check.id)),
+            fence(replay_command(result, check.id)),
         ]
     )
 

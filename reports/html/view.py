@@ -281,7 +281,7 @@ def _card(
         anchor=anchors[check.id],
         requirements=requirements,
         groups=tuple(dict.fromkeys(slug(group_of(row.requirement)) for row in requirements)) or (NO_GROUP,),
-        replay=replay_command(result.target, check.id),
+        replay=replay_command(result, check.id),
         diagram=diagram(check.wire),
         opened=False,
         evidence=True,

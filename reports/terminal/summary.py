@@ -89,7 +89,7 @@ def _print_red(console: Console, check: CheckResult, result: RunResult) -> None:
     _print_pair(console, check)
     _print_wire(console, check)
     console.print()
-    _print(console, Text.assemble("  run again: ", _bold(replay_command(result.target, check.id))))
+    _print(console, Text.assemble("  run again: ", _bold(replay_command(result, check.id))))
 
 
 def _print_pair(console: Console, check: CheckResult) -> None:

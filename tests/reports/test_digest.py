@@ -20,7 +20,7 @@ from plumbline.reports.digest import (
     verdict_line,
     wire_excerpt,
 )
-from plumbline.verdicts import Level, Outcome, Tally, tally
+from plumbline.verdicts import Level, Outcome, RunResult, Tally, Target, tally
 from tests.reports.samples import CHECKS, TARGET, exchange, requirement, result_of, sample_result
 
 
@@ -121,12 +121,31 @@ def test_a_verdict_with_a_reason_is_a_whole_headline() -> None:
     ],
 )
 def test_the_replay_command_reaches_the_same_target(arguments: tuple[str, ...] | None, command: str) -> None:
-    assert replay_command(replace(TARGET, arguments=arguments), "a/b") == command
+    assert replay_command(at(replace(TARGET, arguments=arguments)), "a/b") == command
+
+
+def at(target: Target, *, strict: bool = False) -> RunResult:
+    return replace(sample_result(strict=strict), target=target)
+
+
+@pytest.mark.parametrize(
+    ("target", "command"),
+    [
+        (TARGET, "plumbline verify nats://127.0.0.1:4222 --select a/b --strict"),
+        (
+            replace(TARGET, kind="client", arguments=("--protocol", "nats", "--", "python", "adapter.py")),
+            "plumbline gate --select a/b --strict --protocol nats -- python adapter.py",
+        ),
+    ],
+    ids=["verify", "gate"],
+)
+def test_the_replay_command_is_as_strict_as_the_run(target: Target, command: str) -> None:
+    assert replay_command(at(target, strict=True), "a/b") == command
 
 
 def test_the_replay_command_survives_a_shell() -> None:
     url = "nats://$(reboot)@h;x"
-    assert shlex.split(replay_command(replace(TARGET, url=url), "a b"))[2:] == [url, "--select", "a b"]
+    assert shlex.split(replay_command(at(replace(TARGET, url=url)), "a b"))[2:] == [url, "--select", "a b"]
 
 
 def test_server_description_uses_reported_name() -> None:
