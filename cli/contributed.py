@@ -66,15 +66,17 @@ class WrongContribution(Struct, frozen=True):
     reason: str
 
 
-def add(argument: str, into: Path, claims: Path | None, key: Path | None) -> Path:
+def add(
+    argument: str, into: Path, claims: Path | None, key: Path | None, known: Mapping[str, Requirement]
+) -> Path:
     """Makes the folder of ``RESULT.json`` or ``NAME=RESULT.json``, and returns it.
 
     With a key the attestation is signed; without one the statement is written for another tool to sign.
-    Raises ``PlumblineError`` and ``OSError``.
+    Raises ``PlumblineError``, also for what ``check_all`` would call wrong, and ``OSError``.
     """
     (run,) = load([argument])
-    if claims is not None:
-        load_claims(claims, run.result.target.protocol)
+    _check_counts(run.result, known)
+    _check_claims(claims, run.result)
     signing_key = read_private_key(key) if key is not None else None
     data = result_json.encode(reduced_for_site(run))
     about = statement(RESULT, data, run.result)
@@ -148,7 +150,8 @@ def _check(place: Path, known: Mapping[str, Requirement], keys: list[PublicKey])
             attestation = verify((place / ATTESTATION).read_bytes(), data, keys)
         except AttestationError as error:
             raise UsageProblem(f"{ATTESTATION}: {error}") from error
-    return Contribution(run, _check_claims(place / CLAIMS, result), attestation)
+    claims = place / CLAIMS
+    return Contribution(run, _check_claims(claims if claims.exists() else None, result), attestation)
 
 
 def _check_counts(result: RunResult, known: Mapping[str, Requirement]) -> None:
@@ -165,16 +168,18 @@ def _check_counts(result: RunResult, known: Mapping[str, Requirement]) -> None:
         )
 
 
-def _check_claims(path: Path, result: RunResult) -> str:
+def _check_claims(path: Path | None, result: RunResult) -> str:
     """The product that claims; empty without a file."""
-    if not path.exists():
+    if path is None:
         if result.claims is not None:
-            raise UsageProblem(f"{RESULT} was compared with a claims file: {CLAIMS} is missing")
+            raise UsageProblem(
+                f"{RESULT} was compared with a claims file: {CLAIMS} is missing; results add --claims FILE"
+            )
         return ""
     try:
         claims = load_claims(path, result.target.protocol)
     except ClaimsError as error:
-        raise UsageProblem(f"{CLAIMS}: {error}") from error
+        raise UsageProblem(f"{path.name}: {error}") from error
     if result.claims is None:
         raise UsageProblem(
             f"{RESULT} was made without the claims file: plumbline verify --claims {path.name}"

@@ -81,7 +81,7 @@ def add_result(
 ) -> None:
     """Add the verdicts of a run, with an in-toto attestation."""
     try:
-        print_line(str(add(result, into, claims, key)))
+        print_line(str(add(result, into, claims, key, all_requirements())))
     except OSError as problem:
         raise usage_problem(problem) from None
 

@@ -95,10 +95,10 @@ def test_the_statement_is_that_of_a_test_result(folder: Path) -> None:
 
 
 def test_without_a_key_the_statement_is_written_for_another_tool(tmp_path: Path, result: Path) -> None:
-    assert plumbline("results", "add", result, "--into", tmp_path / "r").exit_code == 0
+    done = plumbline("results", "add", result, "--into", tmp_path / "r", "--claims", tmp_path / "vendor.toml")
+    assert done.exit_code == 0, done.stderr
     folder = tmp_path / "r" / "nats-server_2.10.0"
     assert json.loads((folder / "statement.json").read_text())["predicate"]["result"] in ("PASSED", "FAILED")
-    (folder / "claims.toml").write_text(CLAIMS)
     assert "not attested" in plumbline("results", "check", tmp_path / "r").output
 
 
@@ -201,11 +201,24 @@ def test_a_contradicted_claim_is_no_contribution(tmp_path: Path) -> None:
     path.write_bytes(encode(claimed(counted(run_of(VERDICTS)), row)))
     (tmp_path / "claims.toml").write_text(CLAIMS)
     into = tmp_path / "results"
-    assert (
-        plumbline("results", "add", path, "--into", into, "--claims", tmp_path / "claims.toml").exit_code == 0
-    )
-    done = plumbline("results", "check", into)
-    assert (done.exit_code, "INFO does not announce it" in done.output) == (1, True)
+    done = plumbline("results", "add", path, "--into", into, "--claims", tmp_path / "claims.toml")
+    assert (done.exit_code, "INFO does not announce it" in done.stderr) == (2, True)
+    assert not into.exists()
+
+
+def test_counts_that_the_requirements_do_not_have_are_not_added(tmp_path: Path) -> None:
+    path = tmp_path / "result.json"
+    right = counted(run_of(VERDICTS))
+    path.write_bytes(encode(replace(right, summary=replace(right.summary, passed=right.summary.passed + 1))))
+    done = plumbline("results", "add", path, "--into", tmp_path / "results")
+    assert (done.exit_code, "the summary says" in done.stderr) == (2, True)
+    assert not (tmp_path / "results").exists()
+
+
+def test_a_run_with_a_claims_file_is_added_with_it(tmp_path: Path, result: Path) -> None:
+    done = plumbline("results", "add", result, "--into", tmp_path / "results")
+    assert (done.exit_code, "claims.toml is missing" in done.stderr) == (2, True)
+    assert not (tmp_path / "results").exists()
 
 
 def test_a_site_shows_contributed_results_in_our_words(folder: Path, tmp_path: Path) -> None:
@@ -224,7 +237,7 @@ def test_a_site_shows_contributed_results_in_our_words(folder: Path, tmp_path: P
         (["check", "absent"], "absent: there is no such folder"),
         (["add", "absent.json"], "absent.json: No such file"),
         (["add", "{result}", "--claims", "absent.toml"], "absent.toml"),
-        (["add", "{result}", "--key", "{result}"], "expected an Ed25519 key"),
+        (["add", "{result}", "--claims", "vendor.toml", "--key", "{result}"], "expected an Ed25519 key"),
     ],
 )
 def test_what_cannot_be_used_is_named(
