@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from difflib import unified_diff
 from pathlib import Path
 
@@ -37,8 +38,10 @@ def test_natscli_prints_the_same(
     section: str, program: Path, newest_server: ServerBinary, tmp_path: Path
 ) -> None:
     lines = SECTIONS[section]
-    real = printed(program, tmp_path / "real", [str(newest_server.path)], lines)
-    ours = printed(program, tmp_path / "ours", COMMAND, lines)
+    with ThreadPoolExecutor() as pool:  # many commands wait for their own time limit
+        on_real = pool.submit(printed, program, tmp_path / "real", [str(newest_server.path)], lines)
+        on_ours = pool.submit(printed, program, tmp_path / "ours", COMMAND, lines)
+    real, ours = on_real.result(), on_ours.result()
     differences = [
         "\n".join(
             [command, *unified_diff(theirs.splitlines(), own.splitlines(), "real", "ours", lineterm="", n=1)]
