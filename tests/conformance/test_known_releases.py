@@ -1,7 +1,8 @@
 """The releases on both edges of every known failure fail just what the requirements say is known of them.
 
 A release that is not on this machine is skipped; ``PLUMBLINE_GET_SERVERS=1`` gets all of them, half a minute
-each where Go must build them. CI gets one where it has Go, and then it must not be missing.
+each where Go must build them, and runs the whole suite on each. CI gets one where it has Go, and then it must
+not be missing; there, only what has known failures is run.
 """
 
 from __future__ import annotations
@@ -54,7 +55,8 @@ def binary(release: str) -> Path:
 @pytest.mark.parametrize("release", RELEASES)
 def test_release_has_exactly_its_known_failures(release: str, tmp_path: Path) -> None:
     report = tmp_path / "r.json"
-    selected = [f"--select={row.id}" for row in WITH_FAILURES]
+    some = [] if os.environ.get("PLUMBLINE_GET_SERVERS") else WITH_FAILURES
+    selected = [f"--select={row.id}" for row in some]
     ended = verify(tmp_path, "--server", binary(release), *selected, "--json", report, "-n", "0")
     assert ended.code in (0, 1), ended.err
     result = json.loads(report.read_text())
