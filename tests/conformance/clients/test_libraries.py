@@ -45,9 +45,7 @@ def test_a_python_library_is_green_but_for_its_waivers(name: str, tmp_path: Path
     assert_green_but_for_waivers(name, tmp_path)
 
 
-@pytest.mark.external
-@pytest.mark.parametrize("name", made_by(python_adapter))
-def test_a_python_library_has_the_same_verdicts_over_tls(name: str, tmp_path: Path) -> None:
+def assert_the_same_verdicts_over_tls(name: str, tmp_path: Path) -> None:
     adapter = LIBRARIES[name](name, tmp_path)
     plain, encrypted = (
         gated(adapter, waivers=waivers_of(name), authority=authority) for authority in (None, tmp_path)
@@ -55,6 +53,23 @@ def test_a_python_library_has_the_same_verdicts_over_tls(name: str, tmp_path: Pa
     verdicts = [{one.id: one.verdict for one in run.result.requirements} for run in (plain, encrypted)]
     assert verdicts[0] == verdicts[1]
     assert encrypted.exit_code is ExitCode.CONFORMANT
+
+
+@pytest.mark.external
+@pytest.mark.parametrize("name", made_by(python_adapter))
+def test_a_python_library_has_the_same_verdicts_over_tls(name: str, tmp_path: Path) -> None:
+    assert_the_same_verdicts_over_tls(name, tmp_path)
+
+
+@pytest.mark.external
+def test_a_node_library_has_the_same_verdicts_over_tls(tmp_path: Path) -> None:
+    assert_the_same_verdicts_over_tls("amqplib", tmp_path)
+
+
+@pytest.mark.external
+@pytest.mark.skipif(not registries_wanted(), reason="builds a Go program: set PLUMBLINE_REGISTRIES=1")
+def test_a_go_library_has_the_same_verdicts_over_tls(tmp_path: Path) -> None:
+    assert_the_same_verdicts_over_tls("nats_go", tmp_path)
 
 
 @pytest.mark.external

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import ssl
 import sys
 from collections.abc import Coroutine
 from pathlib import Path
@@ -20,7 +21,7 @@ from gate import UNKNOWN, Messages, bodies, header_lists, method_of, say, say_he
 
 # It does not connect again, and has no notice of a blocked connection.
 FEATURES = (
-    "reset declare publish publish.mandatory publish.async publish.message_id confirm consume get ack "
+    "reset tls declare publish publish.mandatory publish.async publish.message_id confirm consume get ack "
     "ack.multiple nack reject qos tx bind"
 )
 ERRORS = (AMQPError, OSError, RuntimeError, asyncio.CancelledError)
@@ -52,7 +53,10 @@ class Adapter:
     # Commands
 
     async def do_connect(self, command: dict[str, Any]) -> None:
-        connection = await aiormq.connect(command["url"])
+        tls: dict[str, Any] = {}
+        if "tls_ca" in command:
+            tls["context"] = ssl.create_default_context(cafile=command["tls_ca"])
+        connection = await aiormq.connect(command["url"], **tls)
         self.connection = connection
         self.channels.clear()
         connection.closing.add_done_callback(lambda closing: self.disconnected(connection, closing))

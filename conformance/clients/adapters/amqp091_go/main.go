@@ -3,8 +3,11 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
+	"os"
 	"sync"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -15,7 +18,7 @@ const module = "github.com/rabbitmq/amqp091-go"
 
 // amqp091-go does not connect again by itself.
 var features = []string{
-	"declare", "publish", "publish.mandatory", "publish.async", "publish.message_id", "confirm", "consume", "get",
+	"tls", "declare", "publish", "publish.mandatory", "publish.async", "publish.message_id", "confirm", "consume", "get",
 	"ack", "ack.multiple", "nack", "reject", "qos", "tx", "bind", "blocked",
 }
 
@@ -24,6 +27,7 @@ var errNoChannel = errors.New("there is no such channel")
 type command struct {
 	Do            string         `json:"do"`
 	URL           string         `json:"url"`
+	TLSCA         string         `json:"tls_ca"`
 	Channel       int            `json:"channel"`
 	Queue         string         `json:"queue"`
 	Durable       bool           `json:"durable"`
@@ -138,8 +142,21 @@ func table(given map[string]any) amqp.Table {
 	return made
 }
 
+func dial(asked command) (*amqp.Connection, error) {
+	if asked.TLSCA == "" {
+		return amqp.Dial(asked.URL)
+	}
+	certificates, err := os.ReadFile(asked.TLSCA)
+	if err != nil {
+		return nil, err
+	}
+	trusted := x509.NewCertPool()
+	trusted.AppendCertsFromPEM(certificates)
+	return amqp.DialTLS(asked.URL, &tls.Config{RootCAs: trusted})
+}
+
 func (a *adapter) connect(asked command) (err error) {
-	if a.connection, err = amqp.Dial(asked.URL); err != nil {
+	if a.connection, err = dial(asked); err != nil {
 		return err
 	}
 	a.channels = map[int]*amqp.Channel{}

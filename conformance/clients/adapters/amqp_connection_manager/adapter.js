@@ -2,11 +2,11 @@
 "use strict";
 
 const manager = require("amqp-connection-manager");
-const { bytes, describe, given, release, say, serve, text } = require("../shared/gate.js");
+const { bytes, describe, given, release, say, serve, text, trusted } = require("../shared/gate.js");
 
 // What its documentation has users declare in a setup function is declared again.
 const FEATURES =
-  "reset declare publish publish.mandatory publish.async publish.message_id confirm consume get ack ack.multiple nack bind " +
+  "reset tls declare publish publish.mandatory publish.async publish.message_id confirm consume get ack ack.multiple nack bind " +
   "blocked reconnect reconnect.topology";
 const RECONNECT_S = 0.2;
 const NEVER_S = 3600;
@@ -82,7 +82,11 @@ const actions = {
   async connect(command) {
     await close();
     const seconds = command.reconnect ? RECONNECT_S : NEVER_S;
-    const mine = manager.connect([command.url], { reconnectTimeInSeconds: seconds, heartbeatIntervalInSeconds: 0 });
+    const mine = manager.connect([command.url], {
+      reconnectTimeInSeconds: seconds,
+      heartbeatIntervalInSeconds: 0,
+      connectionOptions: trusted(command),
+    });
     connection = mine;
     let connected = false;
     mine.on("connect", () => {

@@ -2,11 +2,11 @@
 "use strict";
 
 const amqp = require("amqplib");
-const { bytes, describe, given, release, say, serve, text } = require("../shared/gate.js");
+const { bytes, describe, given, release, say, serve, text, trusted } = require("../shared/gate.js");
 
 // amqplib has no transactions.
 const FEATURES =
-  "declare publish publish.mandatory publish.async publish.message_id confirm consume get ack ack.multiple nack reject qos " +
+  "tls declare publish publish.mandatory publish.async publish.message_id confirm consume get ack ack.multiple nack reject qos " +
   "bind blocked";
 
 let connection = null;
@@ -58,7 +58,7 @@ function channelOf(command) {
 
 const actions = {
   async connect(command) {
-    const mine = await amqp.connect(command.url);
+    const mine = await amqp.connect(command.url, trusted(command));
     connection = mine;
     channels = new Map();
     mine.on("error", (error) => say({ event: "error", ...describe(error) }));

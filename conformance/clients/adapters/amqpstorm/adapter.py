@@ -6,6 +6,7 @@ more thread for each channel, and errors are raised at the next use.
 
 from __future__ import annotations
 
+import ssl
 import sys
 import threading
 from pathlib import Path
@@ -17,8 +18,8 @@ sys.path.append(str(Path(__file__).parents[1] / "shared"))
 from gate import Messages, bodies, describe, header_lists, say, say_hello, serve
 
 FEATURES = (
-    "reset declare publish publish.mandatory publish.message_id confirm consume get ack ack.multiple nack "
-    "reject qos tx bind"
+    "reset tls declare publish publish.mandatory publish.message_id confirm consume get ack ack.multiple "
+    "nack reject qos tx bind"
 )
 LOOK_EVERY_S = 0.05
 
@@ -46,7 +47,10 @@ class Adapter:
     # Commands
 
     def do_connect(self, command: dict[str, Any]) -> None:
-        self.connection = UriConnection(command["url"])
+        tls = {}
+        if "tls_ca" in command:
+            tls["context"] = ssl.create_default_context(cafile=command["tls_ca"])
+        self.connection = UriConnection(command["url"], ssl_options=tls)
         self.channels.clear()
         threading.Thread(target=self.watch, args=[self.connection], daemon=True).start()
 

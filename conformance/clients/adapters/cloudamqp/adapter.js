@@ -2,11 +2,11 @@
 "use strict";
 
 const { AMQPClient } = require("@cloudamqp/amqp-client");
-const { bytes, describe, given, release, say, serve, text } = require("../shared/gate.js");
+const { bytes, describe, given, release, say, serve, text, trusted } = require("../shared/gate.js");
 
 // An AMQPClient does not connect again; the AMQPSession around it does, and has no channels.
 const FEATURES =
-  "reset declare publish publish.mandatory publish.async publish.message_id confirm consume get ack ack.multiple nack reject " +
+  "reset tls declare publish publish.mandatory publish.async publish.message_id confirm consume get ack ack.multiple nack reject " +
   "qos tx bind blocked";
 
 console.log = console.info = console.error; // releases before 3.3 log to stdout, which is not theirs here
@@ -46,7 +46,7 @@ async function close() {
 
 const actions = {
   async connect(command) {
-    const mine = new AMQPClient(command.url, undefined, null);
+    const mine = new AMQPClient(command.url, trusted(command), null);
     channels.clear();
     const lost = (error) => {
       if (connection !== mine) return;

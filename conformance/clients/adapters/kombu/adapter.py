@@ -6,6 +6,7 @@ kombu has no thread: it reads when ``drain_events`` is called, here as soon as i
 from __future__ import annotations
 
 import contextlib
+import ssl
 import sys
 from pathlib import Path
 from typing import Any
@@ -20,8 +21,8 @@ from gate import Messages, Server, bodies, describe, header_lists, say, say_hell
 
 # Its messages have no basic.nack. Its user connects again (``Connection.ensure``), it does not.
 FEATURES = (
-    "reset declare publish publish.mandatory publish.message_id confirm consume get ack ack.multiple reject "
-    "qos bind"
+    "reset tls declare publish publish.mandatory publish.message_id confirm consume get ack ack.multiple "
+    "reject qos bind"
 )
 ERRORS = (AMQPError, KombuError, OSError, ValueError)
 
@@ -67,7 +68,14 @@ class Adapter:
 
     def do_connect(self, command: dict[str, Any]) -> None:
         url, heartbeat = command["url"].partition("?")[0], Server(command["url"]).heartbeat
-        connection = Connection(url, heartbeat=heartbeat)
+        tls: dict[str, Any] = {}
+        if "tls_ca" in command:
+            tls["ssl"] = {
+                "ca_certs": command["tls_ca"],
+                "cert_reqs": ssl.CERT_REQUIRED,
+                "server_hostname": None,  # the host of the URL
+            }
+        connection = Connection(url, heartbeat=heartbeat, **tls)
         connection.connect()
         self.connection = connection
         self.channels.clear()

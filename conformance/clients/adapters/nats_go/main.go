@@ -13,7 +13,7 @@ import (
 )
 
 var features = []string{
-	"publish", "request", "subscribe", "unsubscribe.after", "js.create", "js.publish", "fetch", "push",
+	"tls", "publish", "request", "subscribe", "unsubscribe.after", "js.create", "js.publish", "fetch", "push",
 	"ack", "ack.nak", "ack.progress", "ack.term", "ack.sync", "reconnect", "reconnect.buffer", "ping", "lame-duck",
 	"drain",
 }

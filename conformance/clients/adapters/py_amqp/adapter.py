@@ -7,6 +7,7 @@ py-amqp has no thread: it reads when ``drain_events`` is called, here as soon as
 from __future__ import annotations
 
 import contextlib
+import ssl
 import sys
 from pathlib import Path
 from typing import Any
@@ -19,8 +20,8 @@ from gate import Messages, Server, bodies, describe, header_lists, say, say_hell
 
 # It has no basic.nack. Confirms are waited for one by one.
 FEATURES = (
-    "reset declare publish publish.mandatory publish.message_id confirm consume get ack ack.multiple reject "
-    "qos tx bind blocked"
+    "reset tls declare publish publish.mandatory publish.message_id confirm consume get ack ack.multiple "
+    "reject qos tx bind blocked"
 )
 ERRORS = (AMQPError, OSError, ValueError)
 
@@ -65,12 +66,20 @@ class Adapter:
 
     def do_connect(self, command: dict[str, Any]) -> None:
         server = Server(command["url"])
+        tls: dict[str, Any] = {}
+        if "tls_ca" in command:
+            tls = {
+                "ca_certs": command["tls_ca"],
+                "cert_reqs": ssl.CERT_REQUIRED,
+                "server_hostname": server.host,
+            }
         connection = amqp.Connection(
             host=f"{server.host}:{server.port}",
             userid=server.user,
             password=server.password,
             virtual_host=server.vhost,
             heartbeat=server.heartbeat,
+            ssl=tls,
             on_blocked=lambda reason: say(event="blocked", text=reason),
             on_unblocked=lambda: say(event="unblocked"),
         )

@@ -2,11 +2,11 @@
 "use strict";
 
 const { AMQPConnectionError, Connection } = require("rabbitmq-client");
-const { bytes, describe, given, release, say, serve, text } = require("../shared/gate.js");
+const { bytes, describe, given, release, say, serve, text, trusted } = require("../shared/gate.js");
 
 // Its connections come again, but raw channels do not, and so reconnect is left out. It has no basic.reject.
 const FEATURES =
-  "reset declare publish publish.mandatory publish.async publish.message_id confirm consume get ack ack.multiple nack " +
+  "reset tls declare publish publish.mandatory publish.async publish.message_id confirm consume get ack ack.multiple nack " +
   "qos tx bind blocked";
 const RETRY_MS = 100;
 
@@ -54,7 +54,7 @@ const actions = {
   async connect(command) {
     if (connection !== null) connection.unsafeDestroy(); // the one that was lost, and that would come again
     channels.clear();
-    const mine = new Connection({ url: command.url, retryLow: RETRY_MS, retryHigh: RETRY_MS });
+    const mine = new Connection({ url: command.url, tls: trusted(command), retryLow: RETRY_MS, retryHigh: RETRY_MS });
     connection = mine;
     mine.on("error", (error) => {
       if (connection === mine) say({ event: error instanceof AMQPConnectionError ? "disconnected" : "error", ...describe(error) });

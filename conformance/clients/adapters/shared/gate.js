@@ -23,6 +23,9 @@ const given = (command, names) =>
 // The release of a package that npm has installed in a folder.
 const release = (folder, name) => JSON.parse(fs.readFileSync(path.join(folder, "node_modules", name, "package.json"), "utf8")).version;
 
+// What Node's TLS is given if a command names certificates to trust.
+const trusted = (command) => ("tls_ca" in command ? { ca: fs.readFileSync(command.tls_ca, "utf8") } : undefined);
+
 async function answer(actions, command) {
   const action = Object.hasOwn(actions, command.do) ? actions[command.do] : null;
   if (action === null) return { error: { text: "unknown command", type: "unsupported" } };
@@ -46,4 +49,4 @@ async function serve({ protocol, library, version, features }, actions) {
   process.exit(0);
 }
 
-module.exports = { bytes, describe, given, release, say, serve, text };
+module.exports = { bytes, describe, given, release, say, serve, text, trusted };

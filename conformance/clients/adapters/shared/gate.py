@@ -11,6 +11,7 @@ import json
 import os
 import platform
 import select
+import ssl
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -132,6 +133,8 @@ def serve_beside(
     unread = b""
     while True:
         found, pause = waiting()
+        if isinstance(found, ssl.SSLSocket) and found.pending():
+            pause = 0  # TLS has read more than the library has: select does not see it
         ready = select.select([0] if found is None else [0, found], [], [], pause)[0]
         if found is not None and (found in ready or not ready):
             turn()

@@ -2,7 +2,7 @@
 // `library`, which each adapter makes of its packages.
 "use strict";
 
-const { bytes, describe, say, serve, text } = require("./gate.js");
+const { bytes, describe, say, serve, text, trusted } = require("./gate.js");
 
 const LEAST_EXPIRES_MS = 1000; // nats.js refuses less
 
@@ -98,6 +98,7 @@ const actions = {
       Object.assign(options, { maxReconnectAttempts: -1, reconnectTimeWait: wait, reconnectJitter: wait });
     }
     if (command.ping_ms) Object.assign(options, { pingInterval: command.ping_ms, maxPingOut: command.pings_out });
+    if ("tls_ca" in command) options.tls = trusted(command);
     const tell = teller();
     const mine = await library.connect(options);
     connection = mine;

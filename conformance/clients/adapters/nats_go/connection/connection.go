@@ -23,6 +23,7 @@ const (
 type Command struct {
 	Do           string          `json:"do"`
 	URL          string          `json:"url"`
+	TLSCA        string          `json:"tls_ca"`
 	Reconnect    bool            `json:"reconnect"`
 	WaitMs       int             `json:"reconnect_wait_ms"`
 	BufferBytes  int             `json:"buffer_bytes"`
@@ -127,6 +128,9 @@ func Open(asked Command) (*nats.Conn, error) {
 	}
 	if asked.PingMs > 0 {
 		options = append(options, nats.PingInterval(Milliseconds(asked.PingMs)), nats.MaxPingsOutstanding(asked.PingsOut))
+	}
+	if asked.TLSCA != "" {
+		options = append(options, nats.RootCAs(asked.TLSCA))
 	}
 	return nats.Connect(asked.URL, options...)
 }

@@ -15,7 +15,7 @@ import (
 )
 
 var features = []string{
-	"js.publish", "fetch", "fetch.no_wait", "fetch.heartbeat", "consume", "ack", "ack.nak", "ack.nak.delay",
+	"tls", "js.publish", "fetch", "fetch.no_wait", "fetch.heartbeat", "consume", "ack", "ack.nak", "ack.nak.delay",
 	"ack.progress", "ack.term", "ack.term.reason", "ack.sync", "reconnect", "ordered", "kv", "kv.watch",
 	"obj", "obj.create", "obj.link", "obj.list", "obj.seal", "obj.update", "obj.watch",
 	"service", "service.no_queue", "service.reset",
