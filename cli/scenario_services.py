@@ -30,13 +30,35 @@ class ScenarioServices:
     @contextmanager
     def scenario_broker(self, protocol: str, stage: BrokerSetup) -> Iterator[ScenarioBroker]:
         """Raises what the configuration, a defect or a fault says of itself if it is wrong."""
+        from plumbline.conformance.clients.scenario import ServerTls
         from plumbline.interrupts import kept_from_children
         from plumbline.proxy.watching import watched
 
         with broker_alone(protocol, stage.defects, stage.options) as url, ExitStack() as running:
+            certificate = self._certificate_for(stage, running)
+            shown = None if stage.tls is ServerTls.CLEAR else certificate
             with kept_from_children():
-                proxy = running.enter_context(watched(url, stage.faults, self._certificate))
+                proxy = running.enter_context(watched(url, stage.faults, shown))
+            proxy.authority = certificate[1] if certificate else None
             yield proxy
+
+    def _certificate_for(self, stage: BrokerSetup, running: ExitStack) -> tuple[ssl.SSLContext, Path] | None:
+        """Of the run, or one of an authority that ends with the scenario. Raises ``Unsupported``."""
+        import tempfile
+
+        from plumbline.conformance.clients.scenario import ServerTls
+        from plumbline.conformance.outcomes import Unsupported
+        from plumbline.proxy.tls.certificates import Flaw, generated
+        from plumbline.tls import TlsError
+
+        if stage.tls is ServerTls.AS_THE_RUN:
+            return self._certificate
+        folder = Path(running.enter_context(tempfile.TemporaryDirectory(prefix="plumbline-")))
+        try:
+            flaw = None if stage.tls in (ServerTls.TRUSTED, ServerTls.CLEAR) else Flaw(stage.tls.value)
+            return generated(folder, (), flaw)
+        except TlsError as error:
+            raise Unsupported(f"a server with TLS is wanted; {error}") from None
 
     @contextmanager
     def observe(self, faults: Sequence[str], capture: Path | None) -> Iterator[RecordedBrokers]:

@@ -70,6 +70,7 @@ class WatchedProxy:
         self._counts: dict[str, int] = {}
         self._links: dict[str, Link] = {}  # those that are open, by their names, the last one last
         self.observations: list[Observation] = []
+        self.clear_text: list[bytes] = []  # of each client that sent something where TLS has to begin
         self.remarks: list[Remark] = []
         chosen = _numbered(faults)
         self._local = Endpoint.parse(ANY_PORT, server.protocol)
@@ -101,7 +102,7 @@ class WatchedProxy:
         tap = _WatchingTap(self, prefix)
         entrance = Relay(address, self._local, tap, record_first=True)
         if self._tls is not None:
-            entrance.opening = TlsOpenings(self._tls, tap.greeted, {})
+            entrance.opening = TlsOpenings(self._tls, tap.greeted, {}, self.on_clear_text)
         self._entrances.append(entrance)
         return entrance
 
@@ -221,6 +222,12 @@ class WatchedProxy:
         """Keeps a remark."""
         with self._changed:
             self.remarks.append(Remark(time.time_ns(), connection, text))
+            self._changed.notify_all()
+
+    def on_clear_text(self, data: bytes) -> None:
+        """A client did not begin TLS."""
+        with self._changed:
+            self.clear_text.append(data)
             self._changed.notify_all()
 
     def on_open(self, connection: str, link: Link) -> None:

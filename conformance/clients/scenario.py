@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from collections.abc import Callable, Mapping, Sequence
+from enum import StrEnum
 from typing import Any, TypeVar
 
 from msgspec import Struct
@@ -20,13 +21,26 @@ _SCENARIOS = "plumbline.conformance.clients.scenarios"
 _ATTRIBUTE = "plumbline_scenario"
 
 
+class ServerTls(StrEnum):
+    """How a client reaches the broker. There is an authority to trust with all but ``AS_THE_RUN``."""
+
+    AS_THE_RUN = ""  # by TLS with ``gate --tls``, in the clear without
+    CLEAR = "clear"  # the server speaks no TLS
+    TRUSTED = "trusted"  # the server's certificate is one to accept
+    FOREIGN = "foreign"  # another authority issued it
+    OTHER_NAME = "other name"  # it was issued for another server
+    EXPIRED = "expired"
+
+
 class BrokerSetup(Struct, frozen=True):
     """The broker that a scenario is played with: its configuration, its deliberate faults, and those of the
-    proxy before it, each as it is written for ``plumbline broker`` and ``plumbline record --fault``."""
+    proxy before it, each as it is written for ``plumbline broker`` and ``plumbline record --fault``; and
+    whether the proxy wants TLS."""
 
     options: Mapping[str, Any] = {}
     defects: tuple[str, ...] = ()
     faults: tuple[str, ...] = ()
+    tls: ServerTls = ServerTls.AS_THE_RUN
 
 
 class Scenario(Struct, frozen=True):
@@ -55,18 +69,19 @@ def scenario(
     needs: Sequence[str] = (),
     defects: Sequence[str] = (),
     faults: Sequence[str] = (),
+    tls: ServerTls = ServerTls.AS_THE_RUN,
     **options: Any,
 ) -> Callable[[Function], Function]:
     """Mark a function of one argument, ``scene``, as a scenario that verifies these requirements.
 
     The first line of its docstring is the title. ``needs`` are features of ``PROTOCOL.md``. ``defects`` and
-    ``options`` are the reference broker's, ``faults`` those of the proxy between it and the testee.
+    ``options`` are the reference broker's, ``faults`` and ``tls`` those of the proxy before it.
     """
     if not requirements:
         raise ValueError("a scenario verifies at least one requirement")
 
     def mark(function: Function) -> Function:
-        stage = BrokerSetup(options, tuple(defects), tuple(faults))
+        stage = BrokerSetup(options, tuple(defects), tuple(faults), tls)
         setattr(function, _ATTRIBUTE, _ScenarioOptions(requirements, source, tuple(needs), stage))
         return function
 

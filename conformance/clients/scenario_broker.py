@@ -44,6 +44,10 @@ class ScenarioBroker(Protocol):
         """All operations so far between testee and broker, in the order of time. It only grows."""
 
     @property
+    def clear_text(self) -> Sequence[bytes]:
+        """What the testee sent, on each connection, where TLS had to begin. It only grows."""
+
+    @property
     def remarks(self) -> Sequence[ConnectionRemark]: ...
 
     def set_faults(self, *faults: str) -> None:

@@ -7,12 +7,14 @@ whoever can read its key: the folder is its owner's alone.
 from __future__ import annotations
 
 import contextlib
+import datetime
 import os
 import re
 import socket
 import ssl
 import threading
 from collections.abc import Iterable
+from enum import StrEnum
 from pathlib import Path
 
 from plumbline.tls import TlsError
@@ -20,6 +22,7 @@ from plumbline.tls import TlsError
 AUTHORITY_FILE = "authority.pem"  # certificate and key
 TRUSTED = "ca.pem"  # the certificate alone, for clients
 OF_MITMPROXY = "mitmproxy-ca.pem"  # certificate and key
+OTHER_NAME = "other.invalid"
 LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
 _BLOCK = re.compile(rb"-----BEGIN ([A-Z ]+)-----.+?-----END \1-----\n?", re.DOTALL)
 
@@ -30,7 +33,15 @@ def default_folder() -> Path:
     return Path(base) / "plumbline" / "tls"
 
 
-def generated(folder: Path, names: Iterable[str]) -> tuple[ssl.SSLContext, Path]:
+class Flaw(StrEnum):
+    """Why a client has to refuse a certificate."""
+
+    FOREIGN = "foreign"  # another authority issued it
+    OTHER_NAME = "other name"  # it was issued for another server
+    EXPIRED = "expired"
+
+
+def generated(folder: Path, names: Iterable[str], flaw: Flaw | None = None) -> tuple[ssl.SSLContext, Path]:
     """What to show to clients that call the proxy by one of these names, and the file that they trust.
 
     Raises ``TlsError``.
@@ -41,10 +52,11 @@ def generated(folder: Path, names: Iterable[str]) -> tuple[ssl.SSLContext, Path]
         raise TlsError("to make certificates: pip install 'plumbline-mq[tls]'") from None
     try:
         trusted, pem, key = _authority(folder)
-        authority = trustme.CA.from_pem(pem, key)
-        leaf = authority.issue_cert(
-            *dict.fromkeys([*LOCAL_NAMES, socket.gethostname(), *filter(None, names)])
-        )
+        authority = trustme.CA() if flaw is Flaw.FOREIGN else trustme.CA.from_pem(pem, key)
+        ours = dict.fromkeys([*LOCAL_NAMES, socket.gethostname(), *filter(None, names)])
+        now = datetime.datetime.now(datetime.UTC)
+        until = now - datetime.timedelta(days=1) if flaw is Flaw.EXPIRED else None
+        leaf = authority.issue_cert(*([OTHER_NAME] if flaw is Flaw.OTHER_NAME else ours), not_after=until)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         leaf.configure_cert(context)
     except (OSError, ValueError, ssl.SSLError) as error:

@@ -23,20 +23,36 @@ from plumbline.wire.nats import Decoder, Info, Sender
 
 _IN, _OUT = select.EPOLLIN, select.EPOLLOUT
 Waits = Generator[tuple[int, int], None, Any]  # for a descriptor and an epoll mask
+_HANDSHAKE = 0x16  # the first byte of a TLS client: RFC 8446 section 5.1, ContentType
+_MAX_CLEAR_BYTES = 65536  # that are kept of a client that does not begin TLS
+
+
+class ClearTextError(ValueError):
+    """A client sent this where TLS has to begin."""
+
+    def __init__(self, data: bytes) -> None:
+        super().__init__(f"the client sent {len(data)} bytes in the clear")
+        self.data = data
 
 
 class TlsOpenings:
     """See ``link.Opening``. ``greeted`` gets the INFO that came, and what was done with it.
 
-    ``changes`` are made to it for the client, besides what it says of TLS.
+    ``changes`` are made to it for the client, besides what it says of TLS. ``on_clear_text`` gets what a
+    client sent instead of a handshake.
     """
 
     def __init__(
-        self, tls: TlsSettings, greeted: Callable[[Link, bytes, str], None], changes: Mapping[str, Any]
+        self,
+        tls: TlsSettings,
+        greeted: Callable[[Link, bytes, str], None],
+        changes: Mapping[str, Any],
+        on_clear_text: Callable[[bytes], None] = lambda data: None,
     ) -> None:
         self._tls = tls
         self._changes = changes
         self._greeted = greeted
+        self._on_clear_text = on_clear_text
 
     def __call__(self, link: Link, client: socket.socket, server: socket.socket) -> None:
         steps = self._steps(client, server)
@@ -56,6 +72,8 @@ class TlsOpenings:
                 link.on_close = lambda: None
                 self._start(link, *done.value)
             except (OSError, ValueError, ProtocolError) as error:
+                if isinstance(error, ClearTextError):
+                    self._on_clear_text(error.data)
                 link.give_up(f"TLS: {error}")
             else:
                 waiting.append(fd)
@@ -79,11 +97,11 @@ class TlsOpenings:
             if tls.server is not None and ends[1] is server:
                 ends[1] = yield from _handshake(tls.server, server, name=tls.server_name)
             if tls.client is not None and not self._waits_for_info(ProxySide.CLIENT):
-                ends[0] = yield from _handshake(tls.client, client)
+                ends[0] = yield from _client_handshake(tls.client, client)
             if info:
                 yield from _sent(ends[0], self._on_info(info))
             if tls.client is not None and ends[0] is client:
-                ends[0] = yield from _handshake(tls.client, client)
+                ends[0] = yield from _client_handshake(tls.client, client)
         except BaseException:
             for end in ends:
                 if isinstance(end, ssl.SSLSocket):
@@ -134,6 +152,19 @@ def _sent(client: Any, data: bytes) -> Waits:
             data = data[client.send(data) :]
         except (BlockingIOError, ssl.SSLWantWriteError):
             yield client.fileno(), _OUT
+
+
+def _client_handshake(context: ssl.SSLContext, client: socket.socket) -> Waits:
+    """As ``_handshake``, once the client has begun it. Raises ``ClearTextError``."""
+    while True:
+        try:
+            first = client.recv(1, socket.MSG_PEEK)
+        except BlockingIOError:
+            yield client.fileno(), _IN
+            continue
+        if first and first[0] != _HANDSHAKE:
+            raise ClearTextError(client.recv(_MAX_CLEAR_BYTES))
+        return (yield from _handshake(context, client))
 
 
 def _handshake(context: ssl.SSLContext, plain: socket.socket, name: str = "") -> Waits:

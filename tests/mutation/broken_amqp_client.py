@@ -2,7 +2,7 @@
 
 A fault changes what goes into the adapter (commands), what comes out of it (lines), or one method of the
 library below it. ``breaks`` names the requirements that must turn red. The faults themselves:
-``broken_amqp_publishing``, ``broken_amqp_consuming``, ``broken_amqp_recovering``.
+``broken_amqp_publishing``, ``broken_amqp_consuming``, ``broken_amqp_recovering``, ``broken_amqp_tls``.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def load() -> ModuleType:
 
 def faults() -> dict[str, Fault]:
     """All of them, by name."""
-    for module in ("publishing", "consuming", "recovering"):
+    for module in ("publishing", "consuming", "recovering", "tls"):
         importlib.import_module(f"tests.mutation.broken_amqp_{module}")
     return FAULTS
 

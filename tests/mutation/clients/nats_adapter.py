@@ -17,7 +17,7 @@ from tests.mutation.clients.nats_ordered import Ordered
 from tests.mutation.clients.nats_services import Services
 
 FEATURES = [
-    "reset",
+    "reset", "tls",
     "publish", "request", "subscribe", "unsubscribe.after", "js.publish", "fetch", "fetch.no_wait",
     "fetch.heartbeat", "consume", "push", "ack", "ack.nak", "ack.nak.delay", "ack.progress", "ack.term",
     "ack.term.reason", "ack.next", "ack.next.batch", "ack.sync",
@@ -73,6 +73,7 @@ class Adapter:
                 self.client = Client()
                 self.js = JetStream(self.client)
                 self.set_options(command)
+                self.client.authority = command.get("tls_ca", "")
                 self.alter(self.client, self.js)
                 self.client.connect(command["url"])
             case "reset":

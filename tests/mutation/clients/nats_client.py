@@ -12,6 +12,7 @@ import json
 import queue
 import secrets
 import socket
+import ssl
 import sys
 import threading
 from collections import deque
@@ -36,11 +37,13 @@ from plumbline.wire.nats import (
     Sub,
     Unsub,
 )
+from tests.mutation.clients.nats_tls import EncryptedSocket
 
 NS = 1_000_000_000
 BUFFER_BYTES = 8 * 1024 * 1024  # of publishes without a connection, unless the user sets a limit
 CONNECT_WITHIN_S = 5.0
 Came = Msg | HMsg
+Link = socket.socket | EncryptedSocket
 
 
 class LibraryError(Exception):
@@ -76,11 +79,26 @@ def status_of(operation: Came) -> tuple[int, str] | None:
     return None if status is None else (status.code, status.description)
 
 
+def first_info(link: socket.socket) -> Info:
+    """The first line of a server, and nothing behind it. Raises ``OSError``."""
+    line = b""
+    while not line.endswith(b"\n"):
+        byte = link.recv(1)
+        if not byte:
+            raise ConnectionError("the server closed the connection before INFO")
+        line += byte
+    (info,) = Decoder(Sender.SERVER).feed(line)
+    assert isinstance(info, Info)
+    return info
+
+
 class Client:
     """One connection, made again when it is lost if the user wants that."""
 
     def __init__(self) -> None:
-        self.socket: socket.socket | None = None
+        self.socket: Link | None = None
+        self.authority = ""  # a file
+        self.wants_tls = False
         self.subscriptions: dict[int, Subscription] = {}
         self.waiting: dict[str, queue.SimpleQueue[Came]] = {}
         self.pongs = threading.Semaphore(0)
@@ -117,14 +135,31 @@ class Client:
     def connect(self, url: str) -> None:
         """INFO, CONNECT, PING, PONG; then a thread reads."""
         parts = urlsplit(url)
+        self.wants_tls = parts.scheme == "tls"
         self.servers = [(parts.hostname or "", parts.port or 4222)]
-        self.socket = socket.create_connection(self.servers[0], CONNECT_WITHIN_S)
-        self.socket.settimeout(None)
+        plain = socket.create_connection(self.servers[0], CONNECT_WITHIN_S)
+        try:
+            info = first_info(plain)
+            self.socket = self.secure(plain, info, self.servers[0][0])
+        except OSError as error:
+            plain.close()
+            raise LibraryError(str(error)) from None
+        plain.settimeout(None)
+        self.came(info)
         threading.Thread(target=self.read, args=(self.socket,), daemon=True).start()
         self.send(*self.greeting())
         self.await_pong()
         if self.ping_s:
             threading.Thread(target=self.keep_alive, daemon=True).start()
+
+    def secure(self, plain: socket.socket, info: Info, host: str) -> Link:
+        """TLS, if the server or the user asks for it. Raises ``OSError``."""
+        if not self.wants_tls and not info.fields.get("tls_required"):
+            return plain
+        return EncryptedSocket(plain, self.tls_context(), host)
+
+    def tls_context(self) -> ssl.SSLContext:
+        return ssl.create_default_context(cafile=self.authority or None)
 
     def send(self, *operations: Operation) -> None:
         """Raises ``LibraryError`` once the connection is lost for good, or while nothing but publishes can
@@ -193,7 +228,7 @@ class Client:
 
     # -- a connection that is lost -----------------------------------------------------------
 
-    def read(self, link: socket.socket) -> None:
+    def read(self, link: Link) -> None:
         """Until the connection ends, and is not made again."""
         self.read_all(link)
         while self.reconnects and not self.is_lost:
@@ -206,7 +241,7 @@ class Client:
             self.is_lost = True
             say(event="closed")
 
-    def read_all(self, link: socket.socket) -> None:
+    def read_all(self, link: Link) -> None:
         """Until this connection ends."""
         decoder = Decoder(Sender.SERVER)
         try:
@@ -224,17 +259,18 @@ class Client:
             self.unanswered = 0
         say(event="disconnected")
 
-    def connect_again(self) -> socket.socket | None:
+    def connect_again(self) -> Link | None:
         """Tries one server after the other, for as long as the user wants a connection."""
         for number in itertools.count():
             if self.is_lost:
                 return None
             host = self.servers[number % len(self.servers)]
             try:
-                link = socket.create_connection(host, CONNECT_WITHIN_S)
-                if link.recv(65536):  # INFO
-                    self.resume(link)
-                    return link
+                plain = socket.create_connection(host, CONNECT_WITHIN_S)
+                link = self.secure(plain, first_info(plain), host[0])
+                plain.settimeout(None)
+                self.resume(link)
+                return link
             except OSError:
                 pass
             self.wait_before_retry()
@@ -243,9 +279,8 @@ class Client:
     def wait_before_retry(self) -> None:
         self.over.wait(self.reconnect_wait_s)
 
-    def resume(self, link: socket.socket) -> None:
+    def resume(self, link: Link) -> None:
         """Greets, subscribes again, sends what has waited."""
-        link.settimeout(None)
         with self.lock:
             operations = self.greeting()
             for sid, subscription in self.subscriptions.items():

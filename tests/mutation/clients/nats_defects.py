@@ -10,6 +10,7 @@ from tests.mutation.clients import (
     nats_defects_pulls,
     nats_defects_services,
     nats_defects_stores,
+    nats_defects_tls,
 )
 from tests.mutation.clients.defect import DEFECTS, Defect
 
@@ -23,4 +24,5 @@ __all__ = [
     "nats_defects_pulls",
     "nats_defects_services",
     "nats_defects_stores",
+    "nats_defects_tls",
 ]

@@ -98,7 +98,7 @@ class Adapter:
             if self.connection is not None and self.connection.is_closed:
                 self.lost(error)
             return answer
-        except ValueError as error:
+        except (ValueError, OSError) as error:  # of TLS, too
             return {"error": trouble(error)}
 
     def lost(self, error: BaseException) -> None:
