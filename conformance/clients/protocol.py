@@ -26,6 +26,7 @@ FEATURES: Mapping[str, frozenset[str]] = {
             RESET,
             TLS,
             "publish",
+            "publish.flush",
             "request",
             "subscribe",
             "unsubscribe.after",

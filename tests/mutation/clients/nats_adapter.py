@@ -18,9 +18,9 @@ from tests.mutation.clients.nats_services import Services
 
 FEATURES = [
     "reset", "tls",
-    "publish", "request", "subscribe", "unsubscribe.after", "js.publish", "fetch", "fetch.no_wait",
-    "fetch.heartbeat", "consume", "push", "ack", "ack.nak", "ack.nak.delay", "ack.progress", "ack.term",
-    "ack.term.reason", "ack.next", "ack.next.batch", "ack.sync",
+    "publish", "publish.flush", "request", "subscribe", "unsubscribe.after", "js.publish", "fetch",
+    "fetch.no_wait", "fetch.heartbeat", "consume", "push", "ack", "ack.nak", "ack.nak.delay",
+    "ack.progress", "ack.term", "ack.term.reason", "ack.next", "ack.next.batch", "ack.sync",
     "reconnect", "reconnect.buffer", "ping", "lame-duck", "drain",
     "ordered", "kv", "kv.watch",
     "obj", "obj.create", "obj.link", "obj.list", "obj.seal", "obj.update", "obj.watch",
@@ -87,6 +87,8 @@ class Adapter:
                 client.close()
             case "publish":
                 client.publish(command["subject"], data, headers, command.get("reply", ""))
+                if command.get("flush"):
+                    client.flush()
             case "request":
                 return {"message": self.handed(client.request(command["subject"], data, headers, timeout))}
             case "subscribe":

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from plumbline.wire.nats import Operation, Ping
+from plumbline.wire.nats import Operation, Ping, Pub
 from tests.mutation.clients.defect import defect, of_connection, replace
 from tests.mutation.clients.nats_adapter import Adapter
 from tests.mutation.clients.nats_client import Came, Client, LibraryError, status_of
@@ -98,6 +98,87 @@ def _(client: Client, js: JetStream) -> None:
 def _(client: Client, js: JetStream) -> None:
     numbers = iter(range(1, 1_000_000))
     replace(client, "inbox", lambda: f"_INBOX.twin.{next(numbers)}")
+
+
+@of_connection(
+    "ping-overtakes-publish", breaks="CLIENT-CORE-009", summary="flush sends PING before what is still kept"
+)
+def _(client: Client, js: JetStream) -> None:
+    whole = client.send
+    kept: list[Operation] = []
+
+    def send(*operations: Operation) -> None:
+        late = tuple(kept)
+        kept.clear()
+        if all(isinstance(one, Pub) and not one.reply for one in operations):
+            whole(*late)
+            kept.extend(operations)
+        elif isinstance(operations[0], Ping):
+            whole(*operations, *late)
+        else:
+            whole(*late, *operations)
+
+    replace(client, "send", send)
+
+
+@of_connection("flush-without-ping", breaks="CLIENT-CORE-009", summary="flush only writes, and sends no PING")
+def _(client: Client, js: JetStream) -> None:
+    replace(client, "flush", lambda: None)
+
+
+@of_connection("flush-without-pong", breaks="CLIENT-CORE-009", summary="flush sends PING and awaits nothing")
+def _(client: Client, js: JetStream) -> None:
+    def flush() -> None:
+        with client.lock:
+            client.send(Ping.make())
+            client.own_pings.append(True)
+
+    replace(client, "flush", flush)
+
+
+@of_connection("any-pong-will-do", breaks="CLIENT-CORE-009", summary="the PONG of any PING ends a flush")
+def _(client: Client, js: JetStream) -> None:
+    def answered() -> None:
+        client.unanswered = 0
+        client.pongs.release()
+
+    def flush() -> None:
+        while client.pongs.acquire(blocking=False):
+            pass
+        client.send(Ping.make())
+        client.await_pong()
+
+    replace(client, "answered", answered)
+    replace(client, "flush", flush)
+
+
+@of_connection(
+    "one-ping-at-a-time", breaks="CLIENT-CORE-009", summary="flush sends no PING while another is unanswered"
+)
+def _(client: Client, js: JetStream) -> None:
+    whole = client.flush
+
+    def flush() -> None:
+        with client.lock:
+            is_shared = bool(client.own_pings)
+            if is_shared:
+                client.own_pings[0] = False
+        if is_shared:
+            client.await_pong()
+        else:
+            whole()
+
+    replace(client, "flush", flush)
+
+
+@of_connection(
+    "lost-flush-succeeds", breaks="CLIENT-CORE-009", summary="flush gives up without PONG, and no error"
+)
+def _(client: Client, js: JetStream) -> None:
+    def await_pong() -> None:
+        client.pongs.acquire(timeout=4)
+
+    replace(client, "await_pong", await_pong)
 
 
 @of_connection("never-a-duplicate", breaks="CLIENT-PUB-001", summary="duplicate is not reported")

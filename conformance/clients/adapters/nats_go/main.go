@@ -13,7 +13,8 @@ import (
 )
 
 var features = []string{
-	"tls", "publish", "request", "subscribe", "unsubscribe.after", "js.create", "js.publish", "fetch", "push",
+	"tls", "publish", "publish.flush", "request", "subscribe", "unsubscribe.after", "js.create", "js.publish", "fetch",
+	"push",
 	"ack", "ack.nak", "ack.progress", "ack.term", "ack.sync", "reconnect", "reconnect.buffer", "ping", "lame-duck",
 	"drain",
 }
@@ -132,7 +133,11 @@ func (a *adapter) answer(asked connection.Command) (gate.Line, error) {
 		a.connection.Close()
 		return nil, nil
 	case "publish":
-		return nil, a.connection.PublishMsg(asked.Message())
+		err := a.connection.PublishMsg(asked.Message())
+		if err == nil && asked.Flush {
+			err = a.connection.Flush()
+		}
+		return nil, err
 	case "request":
 		msg, err := a.connection.RequestMsg(asked.Message(), asked.Timeout())
 		if err != nil {

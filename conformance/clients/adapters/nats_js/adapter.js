@@ -10,7 +10,7 @@ const { describe, release } = require("../shared/gate.js");
 const { run } = require("../shared/nats_js.js");
 
 const FEATURES =
-  "reset tls publish request subscribe unsubscribe.after js.create js.publish fetch fetch.heartbeat consume push " +
+  "reset tls publish publish.flush request subscribe unsubscribe.after js.create js.publish fetch fetch.heartbeat consume push " +
   "ack ack.nak ack.nak.delay ack.progress ack.term ack.term.reason ack.sync reconnect ping lame-duck drain " +
   "ordered kv obj obj.create obj.link obj.list obj.seal obj.update service service.reset";
 

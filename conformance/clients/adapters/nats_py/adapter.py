@@ -27,8 +27,8 @@ with contextlib.suppress(ImportError):  # older releases have no services
     import nats.micro
 
 FEATURES = [
-    "reset", "tls", "publish", "request", "subscribe", "unsubscribe.after", "js.create", "js.publish",
-    "fetch", "push",
+    "reset", "tls", "publish", "publish.flush", "request", "subscribe", "unsubscribe.after",
+    "js.create", "js.publish", "fetch", "push",
     "ack", "ack.nak", "ack.nak.delay", "ack.progress", "ack.term", "ack.sync",
     "reconnect", "reconnect.buffer", "ping", "lame-duck", "drain",
     "ordered", "kv", "kv.watch",
@@ -156,6 +156,8 @@ class Adapter:
     async def publish(self, subject: str, data: str = "", reply: str = "", **command: Any) -> None:
         headers = headers_of(command)
         await self.client.publish(subject, data.encode("latin-1"), reply=reply, headers=headers)
+        if command.get("flush"):
+            await self.client.flush()
 
     async def request(self, subject: str, data: str = "", timeout_ms: int = 1000, **command: Any) -> Any:
         headers = headers_of(command)

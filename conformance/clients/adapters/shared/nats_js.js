@@ -52,6 +52,15 @@ function stored(found, subject, data = new Uint8Array()) {
   return { ref: entries, subject, data: text(data) };
 }
 
+// What was promised, or an error after so long: nats.js awaits a PONG for ever, on a connection that is lost too.
+function within(promised, milliseconds) {
+  let timer = null;
+  const late = new Promise((_, reject) => {
+    timer = setTimeout(() => reject(new Error("flush has not ended")), milliseconds);
+  });
+  return Promise.race([promised, late]).finally(() => clearTimeout(timer));
+}
+
 const bucketOf = (command) => library.bucket(connection, command.bucket);
 const storeOf = (command) => library.store(connection, command.bucket);
 
@@ -129,6 +138,7 @@ const actions = {
   },
   async publish(command) {
     connection.publish(command.subject, bytes(command.data), { reply: command.reply, headers: headersOf(command) });
+    if (command.flush) await within(connection.flush(), command.timeout_ms);
   },
   async request(command) {
     const options = { timeout: command.timeout_ms ?? 1000, headers: headersOf(command) };

@@ -32,6 +32,7 @@ type Command struct {
 	Subject      string          `json:"subject"`
 	Data         string          `json:"data"`
 	Reply        string          `json:"reply"`
+	Flush        bool            `json:"flush"`
 	Headers      map[string]any  `json:"headers"`
 	Queue        string          `json:"queue"`
 	Subscription string          `json:"subscription"`

@@ -42,7 +42,7 @@ import java.util.concurrent.TimeoutException;
 
 public final class Adapter {
   private static final String FEATURES =
-      "publish request subscribe unsubscribe.after js.publish fetch fetch.no_wait fetch.heartbeat consume push "
+      "publish publish.flush request subscribe unsubscribe.after js.publish fetch fetch.no_wait fetch.heartbeat consume push "
           + "ack ack.nak ack.nak.delay ack.progress ack.term ack.sync "
           + "reconnect reconnect.buffer ping lame-duck drain";
   private static final long LEAST_EXPIRES_MS = 1000; // jnats refuses less
@@ -268,7 +268,10 @@ public final class Adapter {
       case "flush" -> connection.flush(timeout);
       case "drain" -> connection.drain(DRAIN_TIMEOUT).get();
       case "close" -> connection.close();
-      case "publish" -> connection.publish(message(asked));
+      case "publish" -> {
+        connection.publish(message(asked));
+        if (asked.has("flush")) connection.flush(timeout);
+      }
       case "request" -> {
         Message reply = connection.request(message(asked), timeout);
         if (reply == null) throw new TimeoutException("request() gave null");
