@@ -196,7 +196,7 @@ LIBRARIES: dict[str, Callable[[str, Path], tuple[str, ...]]] = {
         ("amqplib", "amqp_connection_manager", "cloudamqp", "rabbitmq_client", "nats_js", "nats_js_2"),
         node_adapter,
     ),
-    **dict.fromkeys(("nats_go", "nats_go/jetstream", "amqp091_go"), go_adapter),
+    **dict.fromkeys(("nats_go", "nats_go/jetstream", "amqp091_go", "streadway_amqp"), go_adapter),
     **dict.fromkeys(("amqp_client", "jnats"), java_adapter),
     "async_nats": rust_adapter,
     **dict.fromkeys(DEBIAN, debian_adapter),
