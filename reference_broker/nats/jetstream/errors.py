@@ -88,6 +88,8 @@ SCHEDULE_TARGET_INVALID = ErrorCode(400, 10190, "message schedules target is inv
 SCHEDULE_TTL_INVALID = ErrorCode(400, 10191, "message schedules invalid per-message TTL")
 SCHEDULE_ROLLUP_INVALID = ErrorCode(400, 10192, "message schedules invalid rollup")
 SCHEDULE_SOURCE_INVALID = ErrorCode(400, 10203, "message schedules source is invalid")
+SCHEDULER_INVALID = ErrorCode(400, 10212, "message schedules invalid scheduler")
+SCHEDULE_TIME_ZONE_INVALID = ErrorCode(400, 10223, "message schedules time zone is invalid")
 MIRROR_WITH_SCHEDULES = ErrorCode(400, 10186, "stream mirrors can not also schedule messages")
 SOURCE_WITH_SCHEDULES = ErrorCode(400, 10187, "stream source can not also schedule messages")
 

@@ -1,4 +1,5 @@
-"""Defects of counters and schedules. What is right: ``jetstream.streams.counters`` and ``schedules``."""
+"""Defects of counters, and of schedules that are refused. What is right: ``jetstream.streams.counters`` and
+``schedules``."""
 
 from __future__ import annotations
 
@@ -235,9 +236,9 @@ def pub_schedules_are_unknown(broker: Broker) -> None:
 def _accepts_schedules(broker: Broker, *err_codes: int) -> None:
     """A refusal of a schedule with one of these codes is none."""
 
-    def check_schedule(self: Stream, subject: bytes, directives: PublishHeaders) -> None:
+    def check_schedule(self: Stream, subject: bytes, directives: PublishHeaders, now: int) -> None:
         try:
-            Stream.check_schedule(self, subject, directives)
+            Stream.check_schedule(self, subject, directives, now)
         except JetStreamError as error:
             if error.err_code not in err_codes:
                 raise
@@ -266,9 +267,9 @@ def pub_schedule_needs_no_permission(broker: Broker) -> None:
 def _reads_schedules(broker: Broker, read: Any) -> None:
     """``read`` gives the schedule that is checked, of the subject and the one that was sent."""
 
-    def check_schedule(self: Stream, subject: bytes, directives: PublishHeaders) -> None:
+    def check_schedule(self: Stream, subject: bytes, directives: PublishHeaders, now: int) -> None:
         schedule = read(self, subject.decode(), directives.schedule)
-        Stream.check_schedule(self, subject, structs.replace(directives, schedule=schedule))
+        Stream.check_schedule(self, subject, structs.replace(directives, schedule=schedule), now)
 
     alter_streams(broker, check_schedule=check_schedule)
 

@@ -95,6 +95,8 @@ class _Recovery:
             except JetStreamError:
                 continue  # stored when the stream still took them
             stream.begin_lifetime(message.seq, lifetime, message.time)
+        if stream.scheduler is not None:
+            stream.scheduler.restore()
         return stream
 
     def blocks(self, folder: str) -> list[tuple[int, bytes]]:

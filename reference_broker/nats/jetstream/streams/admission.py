@@ -12,7 +12,11 @@ from plumbline.reference_broker.nats.jetstream.streams import counters
 from plumbline.reference_broker.nats.jetstream.streams.config import StreamConfig
 from plumbline.reference_broker.nats.jetstream.streams.lifetimes import read_ttl
 from plumbline.reference_broker.nats.jetstream.streams.publish import Deduplication, PublishHeaders
-from plumbline.reference_broker.nats.jetstream.streams.schedules import check_schedule
+from plumbline.reference_broker.nats.jetstream.streams.schedules import (
+    as_subject,
+    check_schedule,
+    check_stop,
+)
 from plumbline.reference_broker.nats.jetstream.streams.store import Store
 
 if TYPE_CHECKING:
@@ -54,14 +58,19 @@ class StreamAdmission:
         if not duplicates_come_first and (original := self.duplicate_of(subject, directives, now)):
             return original
         self.check_expected_last_msg_id(directives)
-        self.check_schedule(subject, directives)
+        self.check_schedule(subject, directives, now)
         self.check_rollup(directives.rollup)
         return None
 
-    def check_schedule(self, subject: bytes, directives: PublishHeaders) -> None:
-        if directives.schedule.pattern and self.jetstream.rules.schedules:
-            repeats = self.jetstream.rules.schedules_repeat
-            check_schedule(directives.schedule, subject, directives.rollup, self.config, repeats=repeats)
+    def check_schedule(self, subject: bytes, directives: PublishHeaders, now: int) -> None:
+        rules, config = self.jetstream.rules, self.config
+        if not rules.schedules:
+            return
+        repeats = rules.schedules_repeat
+        check_schedule(directives.schedule, subject, directives.rollup, config, now, repeats=repeats)
+        if repeats:
+            last = self.store.last_of(as_subject(directives.scheduler)) if directives.scheduler else None
+            check_stop(directives, subject, last, allowed=config.allow_msg_schedules)
 
     def check_increment(self, directives: PublishHeaders, payload: bytes) -> None:
         if self.jetstream.rules.counters:

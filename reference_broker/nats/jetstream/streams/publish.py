@@ -25,16 +25,21 @@ SCHEDULE_TARGET = "Nats-Schedule-Target"
 SCHEDULE_SOURCE = "Nats-Schedule-Source"
 SCHEDULE_TTL = "Nats-Schedule-TTL"
 SCHEDULE_ROLLUP = "Nats-Schedule-Rollup"
+SCHEDULE_TIME_ZONE = "Nats-Schedule-Time-Zone"
+SCHEDULE_NEXT = "Nats-Schedule-Next"
+SCHEDULER = "Nats-Scheduler"
 
 
 class Schedule(Struct, frozen=True):
-    """When and where a message is to be published again (ADR-51, "Headers"); empty values mean absent."""
+    """When and where a message is to be published again (ADR-51, "Headers"); empty values mean absent, but an
+    empty ``zone`` is one that is not known."""
 
     pattern: str = ""
     target: str = ""
     source: str = ""
     ttl: str = ""
     rollup: str = ""
+    zone: str | None = None
 
 
 class PublishHeaders(Struct, frozen=True):
@@ -50,6 +55,8 @@ class PublishHeaders(Struct, frozen=True):
     ttl: str = ""
     increment: str = ""
     schedule: Schedule = Schedule()
+    scheduler: str = ""
+    schedule_next: str = ""
 
 
 _NONE = PublishHeaders()
@@ -79,7 +86,10 @@ def read_directives(header_block: bytes) -> PublishHeaders:
             source=get(SCHEDULE_SOURCE) or "",
             ttl=get(SCHEDULE_TTL) or "",
             rollup=get(SCHEDULE_ROLLUP) or "",
+            zone=get(SCHEDULE_TIME_ZONE),
         ),
+        scheduler=get(SCHEDULER) or "",
+        schedule_next=get(SCHEDULE_NEXT) or "",
     )
 
 

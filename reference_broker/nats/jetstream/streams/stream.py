@@ -35,6 +35,7 @@ from plumbline.reference_broker.nats.jetstream.streams.publish import (
     PublishHeaders,
     read_directives,
 )
+from plumbline.reference_broker.nats.jetstream.streams.scheduler import Scheduler, ends_schedule
 from plumbline.reference_broker.nats.jetstream.streams.store import (
     MemoryStore,
     Store,
@@ -51,6 +52,8 @@ if TYPE_CHECKING:
 class Stream(StreamAdmission):
     """One stream of the account."""
 
+    scheduler_type: type[Scheduler] = Scheduler
+
     def __init__(self, jetstream: JetStream, config: StreamConfig, now: int) -> None:
         self.jetstream = jetstream
         self.config = config
@@ -65,6 +68,7 @@ class Stream(StreamAdmission):
         self.age_timer = jetstream.timers.timer(self.on_age_timer)
         self.lifetimes = Lifetimes()
         self.lifetime_timer = jetstream.timers.timer(self.on_ttl_timer)
+        self.scheduler: Scheduler | None = None
         self.derive_settings()
         if config.first_seq > 1 and jetstream.rules.extended_stream_config:
             self.store.restart_at(config.first_seq)
@@ -95,9 +99,19 @@ class Stream(StreamAdmission):
         self.counts = config.allow_msg_counter and rules.counters
         self._sized = config.max_msg_size >= 0 or config.sealed
         self.needs_interest = config.retention == "interest"
+        self.set_scheduler()
+        self._looks_closer = (
+            self._limited or self._sized or self.needs_interest or self.counts or self.scheduler is not None
+        )
         transform = config.subject_transform if rules.extended_stream_config else None
         self.transform = mapping(*mapping_ends(transform)) if transform else None
         self.republish = copying.Republish(self) if config.republish else None
+
+    def set_scheduler(self) -> None:
+        """One that has begun to schedule goes on: it can not be disabled."""
+        if self.scheduler is None and self.config.allow_msg_schedules and self.jetstream.rules.schedules:
+            self.scheduler = self.scheduler_type(self)
+            self.scheduler.restore()
 
     def reconfigure(self, config: StreamConfig, now: int) -> None:
         turns_to_interest = config.retention == "interest" != self.config.retention
@@ -120,7 +134,7 @@ class Stream(StreamAdmission):
         if self.transform is not None:
             subject = self.transform(subject) or subject
         try:
-            if header_block or self._limited or self._sized or self.needs_interest or self.counts:
+            if header_block or self._looks_closer:
                 message, answer = self.accept(subject, header_block, payload, now)
             else:
                 message = self.store.append(subject, header_block, payload, now)
@@ -214,6 +228,22 @@ class Stream(StreamAdmission):
             header_block, value = self.add(subject, header_block, directives)
             payload = counters.body(value)
             self.check_size(len(header_block), len(payload))
+        message, seq = self.store_one(subject, header_block, payload, directives, now)
+        return message, self.puback % seq if value is None else self.puback_of_counter % (seq, value)
+
+    def store_scheduled(
+        self, subject: bytes, header_block: bytes, payload: bytes, now: int
+    ) -> StoredMessage | None:
+        """What a schedule of this stream publishes; None without interest. Raises ``JetStreamError``."""
+        self.check_size(len(header_block), len(payload))
+        directives = read_directives(header_block)
+        self.read_ttl(directives)
+        return self.store_one(subject, header_block, payload, directives, now)[0]
+
+    def store_one(
+        self, subject: bytes, header_block: bytes, payload: bytes, directives: PublishHeaders, now: int
+    ) -> tuple[StoredMessage | None, int]:
+        """A message that may enter: it, if it was stored, and its sequence. Raises ``JetStreamError``."""
         if self.needs_interest and not self.has_interested_consumer(subject):
             message, seq = None, self.store.skip()
         else:
@@ -226,9 +256,13 @@ class Stream(StreamAdmission):
         if message is not None:
             self.roll_up(subject, directives.rollup, now)
             self.begin_lifetime(seq, self.read_ttl(directives), now)
+            if self.scheduler is not None:
+                self.scheduler.on_stored(message, directives)
+                if ended := ends_schedule(directives):
+                    self.purge(now, ended)
             self.enforce_limits(subject, now)
             message = self.store.load(seq)
-        return message, self.puback % seq if value is None else self.puback_of_counter % (seq, value)
+        return message, seq
 
     def add(self, subject: bytes, header_block: bytes, directives: PublishHeaders) -> tuple[bytes, int]:
         """A counter's headers to be stored, and its new value. Raises ``JetStreamError``."""
@@ -436,5 +470,7 @@ class Stream(StreamAdmission):
             self.discard_consumer(consumer, now)
         self.age_timer.clear()
         self.lifetime_timer.clear()
+        if self.scheduler is not None:
+            self.scheduler.timer.clear()
         if self.files is not None:
             self.files.remove()
