@@ -15,6 +15,7 @@ from plumbline.reference_broker.nats.jetstream.consumers.ack import AckState
 from plumbline.reference_broker.nats.jetstream.consumers.consumer import Consumer
 from plumbline.reference_broker.nats.jetstream.consumers.pull import WaitingQueue
 from plumbline.reference_broker.nats.jetstream.service import JetStream
+from plumbline.reference_broker.nats.jetstream.streams.scheduler import Scheduler
 from plumbline.reference_broker.nats.jetstream.streams.stream import Stream
 
 Method = Callable[..., Any]
@@ -27,8 +28,8 @@ def method_defect(
 ) -> Callable[[Callable[Concatenate[Any, P], R]], Method]:
     """Register a defect: the decorated function takes the place of ``method``, whose signature it has.
 
-    ``method`` is one of the core, of the JetStream service, of a stream, of a consumer, of its queue of pull
-    requests or of its counters.
+    ``method`` is one of the core, of the JetStream service, of a stream, of its scheduler, of a consumer, of
+    its queue of pull requests or of its counters.
     Name and summary come from the function, as with ``defect``.
     """
     replaced = method.__name__
@@ -79,7 +80,7 @@ def alter_service(broker: Broker, **methods: Method) -> None:
         replace(service, name, method.__get__(service))
 
 
-def alter_streams(broker: Broker, **methods: Method) -> None:
+def alter_streams(broker: Broker, **methods: Any) -> None:
     """Methods of every stream."""
     service = jetstream_of(broker)
     service.stream_type = _subclass(service.stream_type, methods)
@@ -103,8 +104,15 @@ def alter_acks(broker: Broker, **methods: Method) -> None:
     alter_consumers(broker, ack_state_type=_subclass(consumer_type.ack_state_type, methods))
 
 
+def alter_schedulers(broker: Broker, **methods: Method) -> None:
+    """Methods of every stream's scheduler."""
+    stream_type = jetstream_of(broker).stream_type
+    alter_streams(broker, scheduler_type=_subclass(stream_type.scheduler_type, methods))
+
+
 _ALTER: dict[type[Any], Callable[..., None]] = {
     Stream: alter_streams,
+    Scheduler: alter_schedulers,
     Consumer: alter_consumers,
     WaitingQueue: alter_waiting,
     AckState: alter_acks,
