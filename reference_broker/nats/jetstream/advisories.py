@@ -51,6 +51,42 @@ def api_audit(jetstream: JetStream, path: bytes, request: bytes, response: bytes
     )
 
 
+def snapshot_created(jetstream: JetStream, stream: str, state: dict[str, Any], now: int) -> None:
+    """A snapshot of ``stream`` begins."""
+    _archived(jetstream, "snapshot_create", stream, {"state": state}, now)
+
+
+def snapshot_completed(jetstream: JetStream, stream: str, began: int, error: str, now: int) -> None:
+    """All of it is sent, or it has ended for another reason."""
+    fields = {**_times(began, now), **({"error": error} if error else {})}
+    _archived(jetstream, "snapshot_complete", stream, fields, now)
+
+
+def restore_created(jetstream: JetStream, stream: str, now: int) -> None:
+    """A restore of ``stream`` begins."""
+    _archived(jetstream, "restore_create", stream, {}, now)
+
+
+def restore_completed(jetstream: JetStream, stream: str, began: int, size: int, now: int) -> None:
+    """All of it has come: ``size`` bytes; or it has failed."""
+    _archived(jetstream, "restore_complete", stream, {**_times(began, now), "bytes": size}, now)
+
+
+def _times(began: int, now: int) -> dict[str, str]:
+    return {"start": format_time(began), "end": format_time(now)}
+
+
+def _archived(jetstream: JetStream, what: str, stream: str, fields: dict[str, Any], now: int) -> None:
+    subject = f"{_ADVISORY}.STREAM.{what.upper()}.{stream}"
+    if not jetstream.has_listeners(subject):
+        return
+    client = jetstream.host.requester()
+    if "start" in client:
+        client["start"] = format_time(client["start"])
+    body = {"stream": stream, **fields, "client": client}
+    jetstream.advise(subject, f"advisory.v1.{what}", body, now)
+
+
 def pause(consumer: ConsumerDelivery, now: int) -> None:
     """A consumer is paused, or no longer."""
     until = consumer.paused_until

@@ -101,6 +101,7 @@ class Rules(Struct):
     counters: bool  # ADR-49
     schedules: bool  # ADR-51
     schedules_repeat: bool  # crontab and intervals, before only @at
+    memory_snapshots: bool  # STREAM.SNAPSHOT of a stream in memory
     batches_end_with_marker: bool  # Nats-Batch-Commit: eob commits a batch, and its message is not stored
 
     @classmethod
@@ -170,5 +171,6 @@ class Rules(Struct):
             counters=v2_12,
             schedules=v2_12,
             schedules_repeat=v2_14,
+            memory_snapshots=level >= (2, 15),
             batches_end_with_marker=v2_14,
         )

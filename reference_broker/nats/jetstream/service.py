@@ -16,6 +16,8 @@ from msgspec import Struct
 from plumbline.reference_broker.nats.config import AccountLimits
 from plumbline.reference_broker.nats.host import Host
 from plumbline.reference_broker.nats.jetstream.api.routing import Api
+from plumbline.reference_broker.nats.jetstream.api.snapshots import SUBJECTS as _SNAPSHOT
+from plumbline.reference_broker.nats.jetstream.api.snapshots import Snapshots
 from plumbline.reference_broker.nats.jetstream.consumers.ack import AckSubjectFields
 from plumbline.reference_broker.nats.jetstream.consumers.consumer import Consumer
 from plumbline.reference_broker.nats.jetstream.consumers.push import FLOW_CONTROL, PushDelivery
@@ -79,6 +81,7 @@ class JetStream:
         self.now = 0
         self.encode: Callable[[Any], bytes] = msgspec.json.encode
         self.api = Api(self)
+        self.snapshots = Snapshots(self)
         self._capturing: dict[bytes, Stream | None] = {}  # what find_stream returned, by subject
         self._domain_prefix = f"$JS.{config.domain}.API.".encode() if config.domain else None
         self._first_tokens: set[bytes] = set()  # of all subjects that streams listen on
@@ -189,6 +192,8 @@ class JetStream:
             return self.pull(subject[len(_NEXT) :], reply, payload, now)
         if subject.startswith(FLOW_CONTROL):
             return self.answer_flow_control(subject, header_block, now)
+        if subject.startswith(_SNAPSHOT):
+            return self.snapshots.on_message(subject, reply, payload, now)
         if subject.startswith(_API):
             return self.api.request(subject[len(_API) :], reply, header_block, payload, now)
         return False

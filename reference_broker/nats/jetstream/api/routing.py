@@ -19,6 +19,9 @@ from plumbline.reference_broker.nats.jetstream.api import (
     direct as direct_api,
 )
 from plumbline.reference_broker.nats.jetstream.api import (
+    snapshots as snapshot_api,
+)
+from plumbline.reference_broker.nats.jetstream.api import (
     streams as stream_api,
 )
 from plumbline.reference_broker.nats.jetstream.api.requests import Request
@@ -67,7 +70,8 @@ ROUTES: dict[str, ApiRoute] = {
     "STREAM.PURGE": ApiRoute(stream_api.purge, "stream_purge", _exactly(1), {"purged": 0}),
     "STREAM.MSG.GET": ApiRoute(stream_api.message_get, "stream_msg_get", _exactly(1), audited=False),
     "STREAM.MSG.DELETE": ApiRoute(stream_api.message_delete, "stream_msg_delete", _exactly(1)),
-    "STREAM.SNAPSHOT": ApiRoute(stream_api.snapshot, "stream_snapshot", _exactly(1)),
+    "STREAM.SNAPSHOT": ApiRoute(snapshot_api.snapshot, "stream_snapshot", _exactly(1)),
+    "STREAM.RESTORE": ApiRoute(snapshot_api.restore, "stream_restore", _exactly(1)),
     "CONSUMER.CREATE": ApiRoute(consumer_api.create, "consumer_create", range(1, 256)),
     "CONSUMER.DURABLE.CREATE": ApiRoute(consumer_api.create_durable, "consumer_create", range(1, 256)),
     "CONSUMER.INFO": ApiRoute(consumer_api.info, "consumer_info", _exactly(2)),

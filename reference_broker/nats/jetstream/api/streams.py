@@ -345,12 +345,6 @@ def inactive_for(stream: Stream, origin: dict[str, Any], now: int) -> int:
     return max(now - max(stream.created, source.store.last_time or 0), 1)
 
 
-def snapshot(jetstream: JetStream, request: Request) -> dict[str, Any]:
-    """STREAM.SNAPSHOT.<stream>: as servers answer for a storage that they cannot copy."""
-    stream_of(jetstream, request.names[0])
-    raise errors.SNAPSHOT_FAILED(reason="no impl")
-
-
 def state(stream: Stream) -> dict[str, Any]:
     """The ``state`` object of a stream."""
     store = stream.store

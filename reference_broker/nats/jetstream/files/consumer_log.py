@@ -75,37 +75,44 @@ class ConsumerLog:
 
     def enter_changes(self) -> None:
         if self._whole or self._size > self._rewrite_at:
-            acks = self.consumer.acks
-            data = self._entry({*acks.pending, *acks.redelivered}, whole=True)
+            data = whole_state(self.consumer)
             self._ledger.enter(Replace(self.path, data))
             self._size, self._whole = len(data), False
             self._rewrite_at = max(SMALLEST_TO_REWRITE, REWRITE_AT * len(data))
         else:
-            data = self._entry(self._touched, whole=False)
+            data = encode_entry(self.consumer, self._touched, whole=False)
             self._ledger.append(self.path, data)
             self._size += len(data)
         self._touched.clear()
 
-    def _entry(self, touched: set[int], *, whole: bool) -> bytes:
-        acks, position = self.consumer.acks, self.consumer.position
-        states = []
-        for seq in sorted(touched):
-            pending = acks.pending.get(seq)
-            number, stamp = (pending.consumer_seq, pending.stamp) if pending else (None, 0)
-            states.append(ChangedMessage(seq, number, stamp, acks.redelivered.get(seq)))
-        entry = LogEntry(
-            whole,
-            (acks.delivered.consumer, acks.delivered.stream),
-            (acks.floor.consumer, acks.floor.stream),
-            position.next_seq,
-            position.resume,
-            list(position.listed) if whole else None,
-            len(position.listed),
-            states,
-        )
-        body = _ENCODER.encode(entry)
-        head = _LENGTH.pack(len(body))
-        return head + body + checksum(b"", head, body)
+
+def encode_entry(consumer: ConsumerDelivery, touched: set[int], *, whole: bool) -> bytes:
+    """The counters, and the state of the messages that were touched."""
+    acks, position = consumer.acks, consumer.position
+    states = []
+    for seq in sorted(touched):
+        pending = acks.pending.get(seq)
+        number, stamp = (pending.consumer_seq, pending.stamp) if pending else (None, 0)
+        states.append(ChangedMessage(seq, number, stamp, acks.redelivered.get(seq)))
+    entry = LogEntry(
+        whole,
+        (acks.delivered.consumer, acks.delivered.stream),
+        (acks.floor.consumer, acks.floor.stream),
+        position.next_seq,
+        position.resume,
+        list(position.listed) if whole else None,
+        len(position.listed),
+        states,
+    )
+    body = _ENCODER.encode(entry)
+    head = _LENGTH.pack(len(body))
+    return head + body + checksum(b"", head, body)
+
+
+def whole_state(consumer: ConsumerDelivery) -> bytes:
+    """A file with one entry, that has everything."""
+    acks = consumer.acks
+    return encode_entry(consumer, {*acks.pending, *acks.redelivered}, whole=True)
 
 
 def read(data: bytes) -> tuple[list[LogEntry], int]:

@@ -176,6 +176,18 @@ class Stream(StreamAdmission):
             store.skip()
         return store.append(message.subject, message.header_block, message.payload, message.time)
 
+    def restore_message(self, message: StoredMessage) -> None:
+        """A message of a snapshot, stored as it was."""
+        stored = self.store.append(message.subject, message.header_block, message.payload, message.time)
+        directives = read_directives(message.header_block)
+        self.last_msg_id = directives.msg_id
+        try:
+            self.begin_lifetime(stored.seq, self.read_ttl(directives), message.time)
+        except JetStreamError:
+            return  # stored when the stream still took such a lifetime
+        if self.scheduler is not None:
+            self.scheduler.on_stored(stored, directives)
+
     def store_sourced(self, origin: Stream, message: StoredMessage, now: int) -> StoredMessage | None:
         """A message of a source, stored as a new one that says where it came from."""
         name = origin.config.name
