@@ -33,6 +33,15 @@ ALIVENESS_QUEUE = "aliveness-test"
 CLOSED = "Closed via management plugin"
 
 
+FEATURE_FLAGS = {  # of RabbitMQ 3.10 those of what this broker has: name -> description, page
+    "implicit_default_bindings": (
+        "Default bindings are now implicit, instead of being stored in the database", "",
+    ),
+    "quorum_queue": ("Support queues of type `quorum`", "https://www.rabbitmq.com/quorum-queues.html"),
+    "virtual_host_metadata": ("Virtual host metadata (description, tags, etc)", ""),
+}  # fmt: skip
+
+
 class Process:
     """What the shell knows of its process and its sockets."""
 
@@ -62,6 +71,8 @@ class ServerPages:
             "nodes": {"GET": self.list_nodes},
             "nodes/:": {"GET": self.show_node},
             "extensions": {"GET": self.nothing},
+            "feature-flags": {"GET": self.feature_flags},
+            "feature-flags/:/enable": {"PUT": self.enable_feature_flag},
             "connections": {"GET": self.list_connections},
             "connections/:": connection,
             "connections/:/channels": {"GET": self.channels_of_connection},
@@ -91,6 +102,30 @@ class ServerPages:
         return Reply(content=[])
 
     # The server
+
+    def feature_flags(self, request: Request) -> Reply:
+        """What can be enabled; all is."""
+        request.require_administrator()
+        return Reply(
+            content=[
+                {
+                    "name": name,
+                    "desc": description,
+                    "doc_url": page,
+                    "state": "enabled",
+                    "stability": "stable",
+                    "provided_by": "rabbit",
+                }
+                for name, (description, page) in FEATURE_FLAGS.items()
+            ]
+        )
+
+    def enable_feature_flag(self, request: Request) -> Reply:
+        """Nothing is to be done for one that there is. Raises ``ApiError``."""
+        request.require_administrator()
+        if request.names[0] not in FEATURE_FLAGS:
+            raise bad_request("unsupported")
+        return Reply(DONE)
 
     def overview(self, request: Request) -> Reply:
         vhosts = self.broker.vhosts.values()
