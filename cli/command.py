@@ -5,6 +5,8 @@ A module of ``cli.commands`` has one ``app`` with one command (``broker``: one f
 
 from __future__ import annotations
 
+import time
+
 import typer
 from typer.core import TyperCommand
 
@@ -44,3 +46,8 @@ class PytestPassThrough(PassThroughCommand):
 def after_dashes(context: typer.Context) -> tuple[str, ...]:
     """The words after ``--``."""
     return tuple(context.meta[AFTER_DASHES])
+
+
+def started_at(context: typer.Context) -> float:
+    """The monotonic time at which the command began: if ``main`` runs it, with its process."""
+    return context.obj if isinstance(context.obj, float) else time.monotonic()

@@ -11,6 +11,7 @@ from typing import Any
 
 import typer
 
+from plumbline.cli import LOADED_AT
 from plumbline.cli.exits import CommandGroup
 
 # In the order in which --help lists them. The command ``mitm-addon`` is in the module ``mitm_addon``.
@@ -92,7 +93,7 @@ def main() -> None:
     """The entry point of the console script. Once the command has ended, Ctrl-C is ignored: Python prints a
     traceback for it while it shuts down."""
     try:
-        app(prog_name="plumbline")  # also as python -m plumbline
+        app(prog_name="plumbline", obj=LOADED_AT)  # also as python -m plumbline
     finally:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 import shlex
 import tempfile
-import time
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from plumbline.bounds import MAX_TIME_S
-from plumbline.cli.command import PassThroughCommand, after_dashes, command_app
+from plumbline.cli.command import PassThroughCommand, after_dashes, command_app, started_at
 from plumbline.cli.exits import exit_with
 from plumbline.cli.options import (
     MaxTime,
@@ -107,7 +106,6 @@ def gate(
     reports: ReportOptions,
 ) -> None:
     """Verify a client library through an adapter around it."""
-    started_at = time.monotonic()
     Passwords.taken_from(os.environ)  # the adapter gets none of them
     if new:
         _write_adapter(new, folder, protocol)
@@ -123,7 +121,7 @@ def gate(
         waivers=waivers,
         strict=strict,
         workers=workers,
-        limit=TimeLimit(read_max_time(max_time) or MAX_TIME_S, started_at),
+        limit=TimeLimit(read_max_time(max_time) or MAX_TIME_S, started_at(context)),
         tls=tls,
     )
     raise typer.Exit(_gate(wanted, reports))

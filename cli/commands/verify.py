@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated
@@ -12,7 +11,7 @@ from msgspec import Struct
 
 from plumbline.bounds import MAX_TIME_S
 from plumbline.cli.access import with_access_options
-from plumbline.cli.command import PytestPassThrough, after_dashes, command_app
+from plumbline.cli.command import PytestPassThrough, after_dashes, command_app, started_at
 from plumbline.cli.embedded_brokers import configurations
 from plumbline.cli.exits import exit_with
 from plumbline.cli.options import (
@@ -155,7 +154,6 @@ def verify(
     reports: ReportOptions,
 ) -> None:
     """Verify a server and report a verdict per requirement."""
-    started_at = time.monotonic()
     passwords = given_passwords(url, password_file)
     wanted = RunOptions(
         level=level,
@@ -186,7 +184,7 @@ def verify(
         write_claims=write_claims,
         workers=workers,
         max_time_s=read_max_time(max_time),
-        started_at=started_at,
+        started_at=started_at(context),
         pytest_args=after_dashes(context),
     )
     raise typer.Exit(_verify(asked))

@@ -14,16 +14,26 @@ from plumbline.conformance.amqp.session import AmqpSession
 from plumbline.conformance.nats.session import BUCKET_PREFIXES, NatsSession
 from plumbline.conformance.outcomes import Untestable
 from plumbline.conformance.runner.created_objects import CreatedObjects
+from plumbline.conformance.runner.time_limit import SHORTEST_S
 from plumbline.conformance.target import TargetAccess
+from plumbline.interrupts import TimeIsUp, ended_after
+
+NO_TIME_LEFT = "there is no time left to delete them"
 
 
 def sweep(access: TargetAccess, until: float = math.inf) -> list[str]:
     """Delete what this run left on the target (its own, by their prefix); the names.
 
     For what a killed worker or Ctrl-C left; checks delete what they make. Raises ``CheckEnded`` if the
-    target refuses, and at the monotonic time ``until``.
+    target refuses, and at the monotonic time ``until``, also while a request is not answered.
     """
-    return _sweep_ledger(access, until) if access.url.protocol == "amqp" else _sweep_streams(access, until)
+    deleted = _sweep_ledger if access.url.protocol == "amqp" else _sweep_streams
+    left_s = None if until == math.inf else max(until - time.monotonic(), SHORTEST_S)
+    try:
+        with ended_after(left_s):
+            return deleted(access, until)
+    except TimeIsUp:
+        raise Untestable(NO_TIME_LEFT) from None
 
 
 def _sweep_streams(access: TargetAccess, until: float) -> list[str]:
@@ -83,4 +93,4 @@ def _page(answer: dict[str, Any]) -> _NamesPage:
 
 def _require_time(until: float) -> None:
     if time.monotonic() > until:
-        raise Untestable("there is no time left to delete them")
+        raise Untestable(NO_TIME_LEFT)

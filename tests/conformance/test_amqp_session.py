@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,6 +25,8 @@ from plumbline.reference_broker.amqp.connections.connection import AmqpClientCon
 from plumbline.reference_broker.amqp.server import AmqpBroker
 from plumbline.wire.amqp import PROTOCOL_HEADER, Decoder, Heartbeat, Method, Sender
 from tests.conformance.scripted import scripted
+from tests.hostile import amqp_servers
+from tests.hostile.sockets import serving
 
 
 @pytest.fixture(scope="module")
@@ -153,6 +156,14 @@ def test_the_sweep_deletes_what_a_killed_process_left(access: TargetAccess) -> N
     assert sweep(access) == []
     with AmqpSession(access) as again:
         assert again.stage.queue_state(queue) == {"exists": False}
+
+
+def test_the_sweep_does_not_wait_for_a_silent_server_longer_than_it_may(tmp_path: Path) -> None:
+    with serving(amqp_servers.SERVERS["silent"]) as address:
+        access = open_target(parse_url(f"amqp://{address}"), run="abcde", shared=tmp_path)
+        CreatedObjects(access.shared).record_created("queue", f"{access.prefix}-Q")
+        with pytest.raises(Untestable, match="no time left"):  # not: no answer
+            sweep(access, time.monotonic() + 1)
 
 
 def test_stage_failure_gives_reason(session: AmqpSession) -> None:

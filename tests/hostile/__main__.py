@@ -1,7 +1,8 @@
 """``python -m tests.hostile [--max-time=60s] [NAME ...]``: what ``verify`` costs on each hostile server.
 
 Seconds that passed, and those of a processor; memory of the largest process; verdicts. Exit code 1: on some
-server it took too much memory, did not end, ended with another code, or did not write its reports.
+server it took too much memory, did not end, ended with another code or after --max-time, or did not write its
+reports.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from plumbline.cli.options import max_time
 from plumbline.errors import ExitCode
 from tests.hostile import amqp_servers, nats_servers
 from tests.hostile.running import AT_ONCE, MOST_MEMORY, Cost, expected_code, verify
@@ -22,6 +24,7 @@ def main(arguments: list[str]) -> int:
     """Print a line for each server."""
     names = [name for name in arguments if not name.startswith("--")]
     options = [option for option in arguments if option.startswith("--")]
+    limits = [max_time(option.partition("=")[2]) for option in options if option.startswith("--max-time=")]
     worst = 0
     for protocol, servers in (("nats", nats_servers.SERVERS), ("amqp", amqp_servers.SERVERS)):
         for name, script in servers.items():
@@ -29,7 +32,7 @@ def main(arguments: list[str]) -> int:
                 continue
             with tempfile.TemporaryDirectory() as folder, serving(script) as address:
                 cost = verify(Path(folder), f"{protocol}://{address}", *options)
-                wrong = _wrong(cost, protocol, name)
+                wrong = _wrong(cost, protocol, name, limits[-1] if limits else None)
                 print(f"{protocol} {name:20} {_figures(cost)} {wrong or 'as expected'}", flush=True)
             worst = worst or int(bool(wrong))
     return worst
@@ -42,13 +45,14 @@ def _figures(cost: Cost) -> str:
     return f"exit {cost.code} {used} {verdicts}"
 
 
-def _wrong(cost: Cost, protocol: str, name: str) -> list[str]:
+def _wrong(cost: Cost, protocol: str, name: str, within_s: float | None) -> list[str]:
     """In words."""
     expected = expected_code(protocol, name)
     result = cost.result
     if result is not None and "the time limit was reached" in result.summary.verdict:
         expected = ExitCode.TARGET_LOST
     wrong = [] if cost.code == expected else [f"exit code {expected} was expected"]
+    wrong += ["it ended after --max-time"] if within_s is not None and cost.seconds > within_s else []
     wrong += ["too much memory"] if cost.largest >= MOST_MEMORY else []
     wrong += ["a traceback"] if "Traceback" in cost.err else []
     if name in AT_ONCE[protocol]:
