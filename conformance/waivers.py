@@ -22,6 +22,7 @@ from plumbline.errors import PlumblineError
 from plumbline.untrusted import BadInputError, parse_toml
 from plumbline.verdicts import CheckResult, Outcome
 from plumbline.versions import holds, numbers
+from plumbline.visible import visible_toml
 
 
 class WaiverError(PlumblineError, ValueError):
@@ -159,5 +160,5 @@ def draft_waivers(results: Iterable[CheckResult], version: str) -> str:
 
 
 def toml_string(text: str) -> str:
-    """A TOML basic string; JSON strings are, once DEL is escaped too."""
-    return msgspec.json.encode(text.encode("utf-8", "replace").decode()).decode().replace("\x7f", "\\u007f")
+    """A TOML basic string; JSON strings are, once what is not visible is escaped too."""
+    return visible_toml(msgspec.json.encode(text.encode("utf-8", "replace").decode()).decode())

@@ -80,6 +80,16 @@ def visible_json(text: str) -> str:
     return _COMMAND.sub(lambda found: _json_escape(found[0][0]) + found[0][1:], text)
 
 
+def visible_toml(text: str) -> str:
+    """The same for text of TOML, which has no pairs of surrogates, but ``\\U`` with eight digits."""
+    text = _NOT_ASCII.sub(lambda found: found[0] if found[0].isprintable() else _toml_escape(found[0]), text)
+    return _COMMAND.sub(lambda found: _toml_escape(found[0][0]) + found[0][1:], text)
+
+
+def _toml_escape(char: str) -> str:
+    return f"\\u{ord(char):04x}" if ord(char) <= 0xFFFF else f"\\U{ord(char):08x}"
+
+
 def _json_escape(char: str) -> str:
     units = char.encode("utf-16-be", "surrogatepass")
     return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))

@@ -119,6 +119,17 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
         load_waivers(tmp_path / "none.toml", [])
 
 
+def test_a_draft_shows_what_the_server_hides(tmp_path: Path) -> None:
+    hostile = "2.15.2\x1b[31m\n::error::x \u202e\x85\u2028\U000e0001\U0001f600"
+    path = tmp_path / "waivers.toml"
+    path.write_text(draft_waivers([result(message=hostile)], "2.15.2"), "utf-8")
+    text = path.read_text("utf-8")
+    assert all(line.isprintable() for line in text.split("\n"))
+    assert "::error::" not in text
+    (waiver,) = load_waivers(path, [check()])
+    assert waiver.reason == f"to be explained: {hostile}"
+
+
 def test_a_draft_covers_exactly_the_failures_of_its_run(tmp_path: Path) -> None:
     hostile = "got \"\x7f\x00\udcff\" \\ and '''"
     failures = [result(message=hostile), result(Outcome.PASSED), result(Outcome.INCONCLUSIVE)]
