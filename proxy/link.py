@@ -215,6 +215,9 @@ class Link:
         self.closed = True
         if self._timer is not None:
             self._timer.cancel()
+        for pipe in self.pipes:
+            if pipe.disturbance is not None:
+                pipe.disturbance.end()
         self.on_close()
         self._drop_server()
         self.loop.remove(self._client.fileno())

@@ -20,6 +20,7 @@ from typing import Any
 Handler = Callable[[int], None]  # takes the epoll mask
 TALK_TURNS = 16  # with one event each, soon after another: somebody asks and somebody answers
 LONGEST_SLEEP_S = 3600.0  # epoll takes no more than 24 days
+FEW_TIMERS = 64
 AWAKE_S = 0.0002  # so long the next event of a talk is waited for awake
 
 
@@ -38,8 +39,9 @@ class LoopTimer:
         return (self.at, self.order) < (other.at, other.order)
 
     def cancel(self) -> None:
-        """It will not be done. May be called twice, and after it was done."""
+        """It will not be done, and keeps nothing alive. May be called twice, and after it was done."""
         self.action = None
+        self.owner = None
 
 
 class Loop:
@@ -60,6 +62,7 @@ class Loop:
         self._handlers: dict[int, Handler] = {}
         self._owners: dict[int, object] = {}
         self._timers: list[LoopTimer] = []
+        self._most_timers = FEW_TIMERS  # before cancelled ones are dropped
         self._orders = count()
         self._calls: deque[Callable[[], None]] = deque()
         self._wakeup = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
@@ -89,8 +92,16 @@ class Loop:
     def at(self, when: float, action: Callable[[], None], owner: object = None) -> LoopTimer:
         """Does ``action`` at that monotonic time or shortly after."""
         timer = LoopTimer(when, next(self._orders), action, owner)
+        if len(self._timers) >= self._most_timers:
+            self._drop_cancelled()
         heapq.heappush(self._timers, timer)
         return timer
+
+    def _drop_cancelled(self) -> None:
+        """Where they are not the first ones, ``run`` finds them only when they are due."""
+        self._timers[:] = [timer for timer in self._timers if timer.action is not None]
+        heapq.heapify(self._timers)
+        self._most_timers = max(FEW_TIMERS, 2 * len(self._timers))
 
     def after(self, seconds: float, action: Callable[[], None], owner: object = None) -> LoopTimer:
         """Does ``action`` after that many seconds."""

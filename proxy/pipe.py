@@ -47,6 +47,9 @@ class TrafficHook(Protocol):
     def forward_reset(self, why: str) -> None:
         """The source was reset: calls ``Link.abort_now`` after what is delayed."""
 
+    def end(self) -> None:
+        """The connection is closed: nothing is kept for it any longer."""
+
 
 class Pipe:
     """One direction of a connection."""

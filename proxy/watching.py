@@ -296,6 +296,9 @@ class _Silence:
     def forward_reset(self, why: str) -> None:
         self._pipe.link.abort_now(self._pipe.direction, why)
 
+    def end(self) -> None:
+        """There is nothing to forget."""
+
 
 class _WatchingTap(NullTap):
     """See ``relay.Tap``. ``prefix``: of the names of its connections."""

@@ -174,11 +174,24 @@ class FaultyDirection:
         """Whether the connection is closed."""
         return self.pipe.link.closed or self.pipe.link.broken
 
-    def change(self) -> None:
-        """Takes what is switched on now."""
+    def end(self) -> None:
+        """The connection is closed: a day's delay does not keep it, nor what was delayed."""
+        self._cancel_clocks()
+        for timer in (self._timer, self._hold_timer):
+            if timer is not None:
+                timer.cancel()
+        self._queue.clear()
+        self._waiting = b""
+        self.delayed = 0
+
+    def _cancel_clocks(self) -> None:
         for clock in self._clocks:
             clock.cancel()
         self._clocks.clear()
+
+    def change(self) -> None:
+        """Takes what is switched on now."""
+        self._cancel_clocks()
         self._swallows = False
         known, self._applied = self._applied, {}
         for name, fault in self._faults.active.items():

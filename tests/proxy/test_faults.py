@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import socket
 import threading
 import time
 import urllib.error
 import urllib.request
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +21,7 @@ from plumbline.captures.files import read
 from plumbline.captures.rolling import CaptureFiles
 from plumbline.proxy.addresses import Endpoint
 from plumbline.proxy.faults.control import ControlApi
+from plumbline.proxy.faults.injection import FaultyDirection
 from plumbline.proxy.faults.language import Fault, FaultError, FaultKind, parse_fault
 from plumbline.proxy.link import RESET_ON_CLOSE
 from plumbline.proxy.record import RecordingProxy, recorded
@@ -144,6 +147,23 @@ def test_a_limit_closes_after_its_bytes(tmp_path: Path) -> None:
     with disturbed(tmp_path, "limit 10 on downstream") as (_, client):
         client.sendall(b"0123456789abc")
         assert receive(client, 100) == b"0123456789"
+
+
+def test_a_closed_connection_is_kept_by_no_clock(tmp_path: Path) -> None:
+    forgotten = threading.Event()
+    with disturbed(tmp_path, "limit 24h") as (proxy, client):
+        client.sendall(b"x")
+        assert receive(client, 1) == b"x"
+        known = [one for one in gc.get_objects() if isinstance(one, FaultyDirection) and not one.gone]
+        weakref.finalize(known.pop(), forgotten.set)
+        known.clear()
+        client.close()
+        until = time.monotonic() + PATIENCE_S
+        while not forgotten.is_set() and time.monotonic() < until:
+            with connect(proxy.relay.address) as another:  # the proxy drops closed ones at the next
+                another.sendall(b"x")
+            gc.collect()
+        assert forgotten.is_set()
 
 
 def test_a_reset_resets_after_its_time(tmp_path: Path) -> None:

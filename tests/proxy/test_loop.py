@@ -8,14 +8,16 @@ import socket
 import subprocess
 import threading
 import time
+import weakref
 from collections.abc import Callable
 
 import pytest
 
 from plumbline.proxy import loop as loop_module
-from plumbline.proxy.loop import TALK_TURNS, Loop
+from plumbline.proxy.loop import FEW_TIMERS, TALK_TURNS, Loop
 
 SOON_S = 0.05
+DAY_S = 86400.0
 EXCHANGES = 500
 
 
@@ -32,6 +34,25 @@ def test_cancelled_timer_does_not_run() -> None:
         late.join()
         loop.close()
     assert (done, len(turns)) == ([], 1)
+
+
+class Owner:
+    """What a timer is about."""
+
+
+def test_cancelled_timers_keep_nothing() -> None:
+    loop = Loop()
+    first = loop.after(DAY_S, lambda: None)
+    owners = [Owner() for _ in range(1000)]
+    known = [weakref.ref(owner) for owner in owners]
+    for owner in owners:
+        loop.after(2 * DAY_S, lambda: None, owner).cancel()
+    del owner, owners
+    assert [ref for ref in known if ref() is not None] == []
+    kept = len(loop._timers)
+    loop.close()
+    assert first.action is not None
+    assert kept <= FEW_TIMERS
 
 
 def test_timers_are_done_in_the_order_of_their_times() -> None:
