@@ -27,11 +27,8 @@ def _whole(folder: Path, *arguments: str | Path) -> dict[str, Any]:
 def test_the_embedded_reference_broker_passes_every_check(tmp_path: Path) -> None:
     result = _whole(tmp_path)
     unsupported = [check["id"] for check in result["checks"] if check["outcome"] == "unsupported"]
-    # It refuses STREAM.SNAPSHOT: what it stores is not what another server could restore. It has no TLS.
-    assert sorted(unsupported) == [
-        "advisories::begin_and_end_of_a_snapshot_are_told",
-        "core_connect::connect_in_the_clear_is_refused_where_tls_is_required",
-    ]
+    # It has no TLS.
+    assert unsupported == ["core_connect::connect_in_the_clear_is_refused_where_tls_is_required"]
 
 
 def test_a_real_server_in_every_configuration_is_conformant(
