@@ -168,7 +168,11 @@ def test_unclaimed_feature_is_unsupported() -> None:
         (("--protocol", "amqp"), WHOLE, "the adapter's hello names the protocol nats"),
         (("--waivers", "/nonexistent.toml"), WHOLE, "No such file"),
         ((), (), "name the adapter to start"),
-        (("--tls",), WHOLE, "the adapter does not claim the feature tls"),
+        (
+            ("--tls",),
+            (sys.executable, "-c", HELLO + "sys.stdin.readline()"),
+            "the adapter does not claim the feature tls",
+        ),
         (("--tls", "--nats-compat"), WHOLE, "a responder cannot be given the certificate"),
     ],
 )

@@ -100,9 +100,7 @@ class Stream(StreamAdmission):
         self._sized = config.max_msg_size >= 0 or config.sealed
         self.needs_interest = config.retention == "interest"
         self.set_scheduler()
-        self._looks_closer = (
-            self._limited or self._sized or self.needs_interest or self.counts or self.scheduler is not None
-        )
+        self._looks_closer = self._limited or self._sized or self.counts or self.scheduler is not None
         transform = config.subject_transform if rules.extended_stream_config else None
         self.transform = mapping(*mapping_ends(transform)) if transform else None
         self.republish = copying.Republish(self) if config.republish else None
@@ -134,7 +132,7 @@ class Stream(StreamAdmission):
         if self.transform is not None:
             subject = self.transform(subject) or subject
         try:
-            if header_block or self._looks_closer:
+            if header_block or self._looks_closer or self.needs_interest:
                 message, answer = self.accept(subject, header_block, payload, now)
             else:
                 message = self.store.append(subject, header_block, payload, now)
