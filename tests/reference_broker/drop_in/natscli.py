@@ -10,6 +10,7 @@ import subprocess
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from itertools import groupby
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,7 @@ VARYING = (
     (r"[ \t]+", " "),
     (r"│ \d+ │ NATS CLI", "│ N │ NATS CLI"),
 )
+HEADER = re.compile(r"TIME [A-Za-z-]+: .*")  # of an answer to a request
 
 
 def natscli() -> Path:
@@ -76,6 +78,13 @@ def sections(path: Path) -> dict[str, list[str]]:
         elif line and not line.startswith("#"):
             lines.append(line)
     return found
+
+
+def with_sorted_headers(lines: Sequence[str]) -> Iterator[str]:
+    """The headers of an answer, which natscli prints in any order, in one order."""
+    for is_header, group in groupby(lines, key=lambda line: bool(HEADER.fullmatch(line))):
+        together = list(group)
+        yield from sorted(together) if is_header else together
 
 
 class Terminal:
@@ -167,7 +176,8 @@ class Terminal:
         plain = text.replace(str(self.folder), "FOLDER")
         for pattern, replacement in VARYING:
             plain = re.sub(pattern, replacement, plain)
-        self.printed.append((line, "\n".join(each.strip() for each in plain.strip().splitlines())))
+        lines = [each.strip() for each in plain.strip().splitlines()]
+        self.printed.append((line, "\n".join(with_sorted_headers(lines))))
 
 
 @contextmanager
