@@ -13,7 +13,7 @@ from plumbline.wire.json_text import json_object
 from plumbline.wire.nats import HMsg, Msg, Operation, Pub, Sub
 
 ATTEMPTS = 10
-BETWEEN_S = 0.05
+BETWEEN_S = 0.2
 
 
 def answers(session: NatsSession, connection: NatsConnection, subject: str, reply: str) -> list[Operation]:
@@ -57,6 +57,22 @@ def test_request_to_nobody_gets_503(session: NatsSession) -> None:
     reply = f"{session.inbox()}.1"
     connection.send(Sub.make(f"{session.inbox()}.*", 1))
     require_one_503(session, answers(session, connection, session.name("nobody"), reply), reply)
+
+
+@verifies("CORE-076", source='docs.nats.io, "Request-Reply", "No responders"')
+def test_503_once_the_subscriber_is_gone(session: NatsSession) -> None:
+    """Once the connection of the only subscriber is closed, a request is answered with 503."""
+    session.needs("headers")
+    connection, service = session.connect(), session.connect()
+    reply = f"{session.inbox()}.1"
+    subject = session.name("service")
+    service.send(Sub.make(subject, 1))
+    service.flush()
+    connection.send(Sub.make(f"{session.inbox()}.*", 1), Pub.make(subject, b"x", reply))
+    connection.flush()
+    service.arrival(2.0, f"MSG {subject}")
+    service.close()  # the server needs a moment to see it, and the request is repeated meanwhile
+    require_one_503(session, answers(session, connection, subject, reply), reply)
 
 
 @verifies("CORE-080", source="observed, nats-server 2.9.10 and 2.15")
