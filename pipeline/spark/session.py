@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import plumbline
 from plumbline.errors import PlumblineError
-from plumbline.interpreter import SAFE_PATH
+from plumbline.interpreter import SAFE_PATH, safe_path_for_children
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -66,7 +66,6 @@ def _started(master: str, settings: Mapping[str, str]) -> SparkSession:
     os.environ["JAVA_HOME"] = str(java_home())
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-    os.environ.setdefault(SAFE_PATH, "1")  # for the workers of a local master
     _add_import_path()
     scratch = Path(tempfile.mkdtemp(prefix="plumbline-spark-"))
     quiet = scratch / "log4j2.properties"
@@ -77,7 +76,8 @@ def _started(master: str, settings: Mapping[str, str]) -> SparkSession:
     configured = _configuration(scratch, java) | (_local() if is_local else {}) | dict(settings)
     for name, value in configured.items():
         builder = builder.config(name, value)
-    spark = builder.getOrCreate()
+    with safe_path_for_children():  # Java starts the workers of a local master with what it has
+        spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     return spark
 

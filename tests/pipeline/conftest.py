@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
-from plumbline.pipeline.spark.java import JavaNotFoundError
+from plumbline.pipeline.spark.java import JavaNotFoundError, java_home
 from plumbline.pipeline.spark.session import session
 from tests.conftest import servers_required
 
@@ -31,14 +32,20 @@ SETTINGS = {
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
-    """Two threads, two shuffle partitions. Without Java: skipped, and a failure where CI is set."""
+def java() -> Path:
+    """The folder of Java. Without one: skipped, and a failure where CI is set."""
     try:
-        running = session("local[2]", SETTINGS)
+        return java_home()
     except JavaNotFoundError as missing:
         if servers_required():
             pytest.fail(str(missing), pytrace=False)
         pytest.skip(str(missing))
+
+
+@pytest.fixture(scope="session")
+def spark(java: Path) -> Iterator[SparkSession]:
+    """Two threads, two shuffle partitions."""
+    running = session("local[2]", SETTINGS)
     yield running
     running.stop()
 
