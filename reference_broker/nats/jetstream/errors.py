@@ -20,8 +20,9 @@ class JetStreamError(Exception):
         self.description = description
 
     def reply(self) -> dict[str, Any]:
-        """The ``error`` object (ADR-1)."""
-        return {"code": self.code, "err_code": self.err_code, "description": self.description}
+        """The ``error`` object (ADR-1). As in nats-server, U+FFFD stands for a byte that is no UTF-8."""
+        text = self.description.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+        return {"code": self.code, "err_code": self.err_code, "description": text}
 
 
 class ErrorCode(Struct, frozen=True):

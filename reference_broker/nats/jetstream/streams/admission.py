@@ -100,7 +100,8 @@ class StreamAdmission:
     def check_expected_last_subject_seq(self, subject: bytes, directives: PublishHeaders) -> None:
         if directives.expected_last_subject_seq is None:
             return
-        last = self.store.last_of(directives.expected_last_subject.encode() or subject)
+        named = directives.expected_last_subject.encode("utf-8", "surrogateescape")
+        last = self.store.last_of(named or subject)
         last_seq = last.seq if last else 0
         if last_seq != directives.expected_last_subject_seq:
             raise errors.WRONG_LAST_SEQUENCE(seq=last_seq)
