@@ -143,6 +143,11 @@ def _stable_part(message: str) -> str:
     return max((part.strip() for part in _VARIES.split(message)), key=len)
 
 
+def _only(version: str) -> str:
+    """The range of one version; every version where there is none, as in an INFO that names none."""
+    return f"=={'.'.join(map(str, release))}" if (release := numbers(version)) else ""
+
+
 def draft_waivers(results: Iterable[CheckResult], version: str) -> str:
     """A waiver file for the failures of a run, reasons left to be written."""
     tables = [
@@ -150,7 +155,7 @@ def draft_waivers(results: Iterable[CheckResult], version: str) -> str:
         f"check = {toml_string(result.id)}\n"
         f"reason = {toml_string(f'to be explained: {result.message}')}\n"
         'link = ""\n'
-        f"versions = {toml_string('==' + version if numbers(version) else '')}\n"
+        f"versions = {toml_string(_only(version))}\n"
         f"contains = {toml_string(_stable_part(result.message))}\n"
         for result in results
         if result.outcome is Outcome.FAILED

@@ -130,6 +130,17 @@ def test_a_draft_shows_what_the_server_hides(tmp_path: Path) -> None:
     assert waiver.reason == f"to be explained: {hostile}"
 
 
+@pytest.mark.parametrize(
+    ("version", "versions"),
+    [("v2.10.14-beta\x1b[31m", "==2.10.14"), ("2.15.2'; DROP", "==2.15.2"), ("newest", ""), ("", "")],
+)
+def test_a_draft_names_the_release_whatever_follows_it(version: str, versions: str, tmp_path: Path) -> None:
+    path = tmp_path / "waivers.toml"
+    path.write_text(draft_waivers([result(message="got 408")], version), "utf-8")
+    (waiver,) = load_waivers(path, [check()])
+    assert waiver.versions == versions
+
+
 def test_a_draft_covers_exactly_the_failures_of_its_run(tmp_path: Path) -> None:
     hostile = "got \"\x7f\x00\udcff\" \\ and '''"
     failures = [result(message=hostile), result(Outcome.PASSED), result(Outcome.INCONCLUSIVE)]
