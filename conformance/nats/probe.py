@@ -175,7 +175,9 @@ class _Reader:
         deadline = min(time.monotonic() + within, self._deadline)
         while (left := deadline - time.monotonic()) > 0 and not self._ready:
             self._link.settimeout(left)
-            data = self._link.recv(65536)
+            data = b""
+            with contextlib.suppress(ConnectionResetError):  # closed, with some of what we sent unread
+                data = self._link.recv(65536)
             if not data:
                 raise TargetUnreachable(f"{self._url.address} closes the connection {self._when()}.")
             try:

@@ -36,12 +36,21 @@ def leaving(link: socket.socket) -> None:
     link.close()
 
 
+def resetting(link: socket.socket) -> None:
+    """The same with what came unread: the other side sees a reset."""
+    link.sendall(INFO)
+    while b"PING" not in link.recv(4096, socket.MSG_PEEK):
+        pass
+    link.close()
+
+
 @pytest.mark.parametrize(
     ("script", "sentence"),
     [
         (dripping(INFO * 10), "sends no data"),
         (chattering, "does not answer PING"),
         (leaving, "closes the connection before it answers PING"),
+        (resetting, "closes the connection before it answers PING"),
         (silent, "accepts connections but sends no data; a NATS server sends INFO first."),
         (http, "speaks HTTP, not NATS"),
         (closing, "closes the connection"),
@@ -201,6 +210,6 @@ def test_recalibration_only_increases_slack() -> None:
         pause = 0.0
         again = busy.recalibrated()
     assert busy.slack_s >= max(0.02 * 20, access.slack_s)  # which a busy machine makes long, too
-    assert again.slack_s == busy.slack_s
+    assert again.slack_s >= busy.slack_s  # though the pause is gone
     assert busy.recalibrated() is busy  # there is no listener any more
     assert busy.next_token() != access.next_token()  # names stay unique
