@@ -27,7 +27,7 @@ def end(number, frame):
     sys.exit(0)
 for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1):
     signal.signal(number, end)
-print("here", os.getcwd(), os.environ["TOY"], sys.argv[2:], flush=True)
+print(f"here {os.getcwd()} {os.environ['TOY']} {sys.argv[2:]}", flush=True)  # in one piece
 while True:
     time.sleep(60)
 """
