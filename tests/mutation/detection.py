@@ -33,6 +33,8 @@ from plumbline.reference_broker.nats.server import NatsBroker
 from plumbline.reference_broker.registry import Defect
 from plumbline.verdicts import CheckResult, Outcome
 
+ATTEMPTS = 3  # of a check that does not decide
+
 
 class Detection(Struct, frozen=True):
     """What the suite saw of one defect. ``red`` are the requirements whose checks failed."""
@@ -89,10 +91,19 @@ def detect(defect: str, protocol: str, checks: Sequence[Check] | None = None) ->
             access = serve(defect, chosen, running)
         except (TargetUnreachable, AccessRefusedError) as error:
             return Detection(defect, breaks, (), (), str(error), time.monotonic() - began)
-        results = tuple(run_check(check, access, catalogue()) for check in chosen)
+        results = tuple(_decided(check, access) for check in chosen)
     failed = [result for result in results if result.outcome is Outcome.FAILED]
     red = sorted({name for result in failed for name in result.requirements})
     return Detection(defect, breaks, tuple(red), results, duration_s=time.monotonic() - began)
+
+
+def _decided(check: Check, access: TargetAccess) -> CheckResult:
+    """What a check finds; on a busy machine it may be too late to decide, and is run again."""
+    for _ in range(ATTEMPTS - 1):
+        result = run_check(check, access, catalogue())
+        if result.outcome is not Outcome.INCONCLUSIVE:
+            return result
+    return run_check(check, access, catalogue())
 
 
 def _serve_nats(defect: str, checks: Sequence[Check], running: ExitStack) -> TargetAccess:

@@ -8,7 +8,8 @@ from plumbline.conformance.requirements.catalogue import Catalogue
 from plumbline.verdicts import Level
 from tests.mutation.detection import all_defects, detect, speaks
 
-pytestmark = pytest.mark.slow  # make test-all runs it
+# make test-all runs it; some restart their broker several times, beside many others
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 
 
 @pytest.mark.parametrize(("protocol", "name"), [(speaks(defect), defect.name) for defect in all_defects()])
