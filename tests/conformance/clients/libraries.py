@@ -184,6 +184,7 @@ def compiled(*libraries: str) -> Callable[[Path, Path], tuple[str, ...]]:
 DEBIAN: dict[str, Callable[[Path, Path], tuple[str, ...]]] = {
     "anyevent_rabbitmq": interpreted("perl", "adapter.pl"),
     "bunny": interpreted("ruby", "adapter.rb"),
+    "libnats": compiled("nats", "pthread"),
     "librabbitmq": compiled("rabbitmq", "pthread"),
     "php_amqplib": interpreted("php", "adapter.php"),
 }

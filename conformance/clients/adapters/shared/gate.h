@@ -62,11 +62,10 @@ static inline long number(const char *command, const char *name, long otherwise)
     return value && (*value == '-' || isdigit((unsigned char)*value)) ? strtol(value, NULL, 10) : otherwise;
 }
 
-/* A text of the command, one byte for each character; the caller frees it. Empty if there is none. */
-static inline char *text(const char *command, const char *name)
+/* The text that begins at this value, one byte for each character; the caller frees it. Empty if it is none. */
+static inline char *text_at(const char *from)
 {
-    const char *from = field(command, name);
-    char *made = calloc(1, strlen(command) + 1), *to = made;
+    char *made = calloc(1, from ? strlen(from) + 1 : 1), *to = made;
     if (!made || !from || *from != '"')
         return made;
     for (from++; *from && *from != '"'; from++) {
@@ -88,6 +87,12 @@ static inline char *text(const char *command, const char *name)
     return made;
 }
 
+/* A text of the command; the caller frees it. Empty if there is none. */
+static inline char *text(const char *command, const char *name)
+{
+    return text_at(field(command, name));
+}
+
 /* Whether a field of the command is true; otherwise if it is not there. */
 static inline int flag(const char *command, const char *name, int otherwise)
 {
@@ -97,22 +102,22 @@ static inline int flag(const char *command, const char *name, int otherwise)
 
 static pthread_mutex_t writing = PTHREAD_MUTEX_INITIALIZER; /* callbacks of libraries come from threads */
 
-static inline void put_text(const char *bytes, size_t count)
+static inline void put_text(FILE *out, const char *bytes, size_t count)
 {
-    putchar('"');
+    putc('"', out);
     for (size_t i = 0; i < count; i++) {
         unsigned char byte = (unsigned char)bytes[i];
         if (byte == '"' || byte == '\\')
-            printf("\\%c", byte);
+            fprintf(out, "\\%c", byte);
         else if (byte < 0x20 || byte > 0x7e)
-            printf("\\u%04x", byte);
+            fprintf(out, "\\u%04x", byte);
         else
-            putchar(byte);
+            putc(byte, out);
     }
-    putchar('"');
+    putc('"', out);
 }
 
-/* Write one line. In the form, %d is a number, %s a text (NULL is empty), %b bytes and their count, %t a truth. */
+/* Write one line. In the form, %d is a number, %s a text (NULL is empty), %b bytes and their count, %t a truth, %j JSON. */
 static inline void say(const char *form, ...)
 {
     va_list given;
@@ -130,14 +135,17 @@ static inline void say(const char *form, ...)
         case 't':
             fputs(va_arg(given, int) ? "true" : "false", stdout);
             break;
+        case 'j':
+            fputs(va_arg(given, const char *), stdout);
+            break;
         case 's': {
             const char *text = va_arg(given, const char *);
-            put_text(text ? text : "", text ? strlen(text) : 0);
+            put_text(stdout, text ? text : "", text ? strlen(text) : 0);
             break;
         }
         case 'b': {
             const char *bytes = va_arg(given, const char *);
-            put_text(bytes, va_arg(given, size_t));
+            put_text(stdout, bytes, va_arg(given, size_t));
             break;
         }
         }
