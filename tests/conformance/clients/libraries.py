@@ -199,7 +199,7 @@ LIBRARIES: dict[str, Callable[[str, Path], tuple[str, ...]]] = {
     ),
     **dict.fromkeys(("nats_go", "nats_go/jetstream", "amqp091_go", "streadway_amqp"), go_adapter),
     **dict.fromkeys(("amqp_client", "jnats"), java_adapter),
-    "async_nats": rust_adapter,
+    **dict.fromkeys(("async_nats", "lapin"), rust_adapter),
     **dict.fromkeys(DEBIAN, debian_adapter),
 }
 INSTALLERS = {"npm": node_adapter, "go": go_adapter}
