@@ -141,6 +141,7 @@ def test_a_changed_lock_file_installs_again_into_the_same_environment(ready: Pat
     assert "ready after" in again.stdout
 
 
+@pytest.mark.timeout(600)  # three times pip, the last with everything
 def test_the_tools_of_the_tests_come_when_they_are_asked_for_and_stay(project: Path) -> None:
     assert run_bootstrap(project).returncode == 0
     quick = run_bootstrap(project, "--test")
