@@ -19,7 +19,7 @@ from plumbline.bounds import OPERATION_BYTES
 from plumbline.conformance.journal import Journal
 from plumbline.conformance.limits import DEFAULT_WITHIN_S
 from plumbline.conformance.links import Link, early_bytes
-from plumbline.conformance.outcomes import ClosedInstead, Failed, Inconclusive, NothingCame
+from plumbline.conformance.outcomes import ClosedInstead, Failed, Inconclusive, NothingCame, Unanswered
 from plumbline.conformance.pump import Pump
 from plumbline.conformance.received import Received
 from plumbline.wire.errors import ProtocolError
@@ -28,6 +28,7 @@ GRACE_S = 0.5  # how long after a limit an arrival still counts as late rather t
 PATIENCE = 4.0  # how many times as long as the question took
 ANSWER_S = 2.0  # how long a server may take to answer the question that tells silence from loss
 RECEIVE_BYTES = 256 * 1024
+NEW_CONNECTION = "a new connection"  # what is asked where the protocol has no question
 
 
 class ConnectionClosed(Inconclusive):
@@ -58,8 +59,9 @@ _NO_DECODER = _NoDecoder()
 
 
 class ConnectionContext(Struct, frozen=True):
-    """What a session gives to its connections."""
+    """What a session gives to its connections. ``address``: of the server, as the URL has it."""
 
+    address: str
     pump: Pump
     journal: Journal
     received: Received
@@ -95,6 +97,7 @@ class BaseConnection:
         self._pump = wiring.pump
         self._journal = wiring.journal
         self._received = wiring.received
+        self._address = wiring.address
         self._slack_s = wiring.slack_s
         self._is_alive = wiring.is_alive
         self._on_send = wiring.on_send
@@ -103,6 +106,7 @@ class BaseConnection:
         self._broken: ProtocolError | None = None
         self._unfinished = 0  # bytes of operations that are not whole yet
         self._ended = False
+        self._may_ask = False  # the question was sent, when it was last to be asked
         self._is_read = True
         link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._pump.add(self, link)
@@ -320,8 +324,11 @@ class BaseConnection:
         if isinstance(found, Arrival):
             return found
         if not found:
-            raise Inconclusive(
-                f"{self.name}: nothing within {within:g} s, and {self.liveness_request} is not answered",
+            request = self.liveness_request if self._may_ask else NEW_CONNECTION
+            raise Unanswered(
+                f"{self.name}: nothing within {within:g} s, and {request} is not answered",
+                request=request,
+                address=self._address,
                 expected=expected,
                 actual="nothing",
             )
@@ -336,7 +343,8 @@ class BaseConnection:
     ) -> Arrival | bool:
         """What came late on ``stream``; else whether the question on ``asked`` was answered."""
         sent_at = time.monotonic()
-        answered = not self._send_liveness_request(asked) and self._is_alive()
+        self._may_ask = self._send_liveness_request(asked)
+        answered = not self._may_ask and self._is_alive()
         until = time.monotonic() + GRACE_S
         limit = time.monotonic() + ANSWER_S
         while (arrival := self._poll_or_lost(until if answered else limit, expected, skip)) is not None:
@@ -365,8 +373,10 @@ class BaseConnection:
                 expected=expected,
                 actual="connection closed; the target answers a new connection",
             ) from None
-        raise Inconclusive(
+        raise Unanswered(
             f"{self.name}: connection lost, and the target does not answer a new connection",
+            request=NEW_CONNECTION,
+            address=self._address,
             expected=expected,
             actual="connection lost",
         ) from None
@@ -405,8 +415,10 @@ class BaseConnection:
                     f"{self.name}: closed {late:.3f} s after its limit", expected=expected
                 ) from None
             if not self._is_alive():
-                raise Inconclusive(
-                    f"{self.name}: the target closed the connection and does not answer a new one"
+                raise Unanswered(
+                    f"{self.name}: the target closed the connection and does not answer a new one",
+                    request=NEW_CONNECTION,
+                    address=self._address,
                 ) from None
             self._on_evidence()
             return
@@ -414,6 +426,14 @@ class BaseConnection:
             self.mark_offending(arrival.operation)
             raise Failed(
                 f"{self.name}: the server did not close", expected=expected, actual=str(arrival.operation)
+            )
+        if not self._is_alive():
+            raise Unanswered(
+                f"{self.name}: the server did not close, and does not answer a new connection",
+                request=NEW_CONNECTION,
+                address=self._address,
+                expected=expected,
+                actual="connection still open",
             )
         raise Failed(
             f"{self.name}: the server did not close", expected=expected, actual="connection still open"

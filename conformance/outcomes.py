@@ -45,6 +45,15 @@ class Inconclusive(CheckEnded):
     """The evidence was indeterminate: a time-out at the edge, a lost connection."""
 
 
+class Unanswered(Inconclusive):
+    """The server at ``address`` did not answer ``request``, which every living server answers."""
+
+    def __init__(self, message: str, *, request: str, address: str, **evidence: str) -> None:
+        super().__init__(message, **evidence)
+        self.request = request
+        self.address = address
+
+
 class Flooded(CheckEnded):
     """The target sent more than one check may receive, which is a failure.
 

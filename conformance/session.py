@@ -14,12 +14,19 @@ from typing import Any, Self
 from plumbline.conformance.connection import BaseConnection, ConnectionContext
 from plumbline.conformance.journal import Journal
 from plumbline.conformance.links import Link, open_link
-from plumbline.conformance.outcomes import CheckEnded, Failed, Inconclusive, NotClaimed, Unsupported
+from plumbline.conformance.outcomes import (
+    CheckEnded,
+    Failed,
+    Inconclusive,
+    NotClaimed,
+    Unanswered,
+    Unsupported,
+)
 from plumbline.conformance.own_server import OwnServer
 from plumbline.conformance.pump import Pump
 from plumbline.conformance.received import Received
 from plumbline.conformance.target import TargetAccess
-from plumbline.conformance.unanswered import UnansweredApis
+from plumbline.conformance.unanswered import UnansweredApis, UnansweringServers
 from plumbline.conformance.urls import AccessRefusedError, AnyUrl
 from plumbline.errors import TargetUnreachable
 from plumbline.verdicts import WireLine
@@ -43,6 +50,9 @@ class BaseSession:
         self.moment = time.monotonic()  # of the last operation sent: trace windows are measured from it
         self._journal = Journal(target.mask)
         self.unanswered = UnansweredApis(target.shared)
+        self._unanswering = UnansweringServers(target.shared)
+        self._addresses: set[str] = set()  # of servers that were asked
+        self._is_unanswered = False  # one of them has not answered
         self._received = Received()
         self._pump = Pump()
         self._token = target.next_token()
@@ -107,6 +117,8 @@ class BaseSession:
 
     def _open_link(self, name: str, url: AnyUrl) -> Link:
         """Raises ``Inconclusive`` if nothing answers, or TLS fails."""
+        self._require_answers(url.address)
+        self._addresses.add(url.address)
         try:
             return open_link(url)
         except OSError as error:
@@ -114,8 +126,30 @@ class BaseSession:
         except (TargetUnreachable, AccessRefusedError) as error:
             raise Inconclusive(f"{name}: {error}") from None
 
+    def _require_answers(self, server: str) -> None:
+        """Raises ``Inconclusive`` if the run has given it up."""
+        if reason := self._unanswering.given_up(server):
+            self._is_unanswered = True
+            raise Inconclusive(reason)
+
+    def _asked_names(self, address: str) -> Sequence[str]:
+        """How ``UnansweringServers`` calls this server, for what was asked of it; the most exact one last."""
+        return (address,)
+
+    def record_answers(self) -> None:
+        """The servers that this check asked have answered it."""
+        for address in self._addresses:
+            for name in self._asked_names(address):
+                self._unanswering.record_answer(name)
+
+    def record_unanswered(self, ended: Unanswered, *, decides: bool) -> None:
+        """One of them has not. ``decides``: the check ran alone."""
+        name = self._asked_names(ended.address)[-1]
+        self._unanswering.record_silence(name, ended.request, decides=decides)
+
     def _connection_context(self, url: AnyUrl) -> ConnectionContext:
         return ConnectionContext(
+            address=url.address,
             pump=self._pump,
             journal=self._journal,
             received=self._received,
@@ -230,4 +264,5 @@ class BaseSession:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._is_unanswered |= isinstance(error, Unanswered)
         self.close()

@@ -42,6 +42,9 @@ OPERATION_BYTES = 8 * 1024 * 1024 + 256 * 1024
 # more; silent again, it is asked no more, and what needs it is untestable.
 UNANSWERED_CHECKS = 10
 ASK_AGAIN = 2
+# Questions in a row, in all processes of a run, that one server did not answer though every living one does:
+# PING, channel.open. If the last was of a check that ran alone, what needs the server is inconclusive.
+UNANSWERED_QUESTIONS = 10
 
 # Captures. Exceeding most of these becomes a remark ("lost", "undecodable"), and reading goes on.
 # Of segments that wait for earlier ones, in one direction and of all connections: the gap is a loss.

@@ -210,7 +210,7 @@ class AmqpSession(BaseSession):
 
     def _is_server_silent(self) -> bool:
         """Whether there is no point in asking it to delete something."""
-        is_silent = self._stage is not None and self._stage.is_silent
+        is_silent = self._is_unanswered or (self._stage is not None and self._stage.is_silent)
         return is_silent or any(self.unanswered.given_up(method) for method in DECLARES)
 
     # -- end ---------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -43,6 +44,11 @@ _CHANGES = re.compile(
 )
 
 
+def _for_jetstream(address: str) -> str:
+    """What is counted apart: a server whose JetStream hangs answers who does not ask for that."""
+    return f"{address}, asked for JetStream,"
+
+
 class NatsSession(BaseSession):
     """What a NATS check is given. See ``NatsConnection`` for what a connection can show."""
 
@@ -51,6 +57,7 @@ class NatsSession(BaseSession):
         self._streams: set[str] = set()
         self.streams_as_named: set[str] = set()  # of which a check names the storage
         self._stage: JetStreamStage | None = None
+        self._is_asked_for_jetstream = False
 
     # -- names -------------------------------------------------------------------------------
 
@@ -210,6 +217,13 @@ class NatsSession(BaseSession):
         if self.variant is None and feature not in self.target.target.features:
             value = self.target.info.get(feature)
             raise self.lacking(feature, f"INFO does not claim {feature!r} ({feature}: {value!r})")
+        if feature == "jetstream":
+            self._is_asked_for_jetstream = True
+            self._require_answers(_for_jetstream(self.url(self.variant).address))
+
+    def _asked_names(self, address: str) -> Sequence[str]:
+        names = super()._asked_names(address)
+        return (*names, _for_jetstream(address)) if self._is_asked_for_jetstream else names
 
     @property
     def has_plain_settings(self) -> bool:
@@ -243,7 +257,7 @@ class NatsSession(BaseSession):
 
     def _is_server_silent(self) -> bool:
         """Whether there is no point in asking it to delete something."""
-        is_silent = self._stage is not None and self._stage.is_silent
+        is_silent = self._is_unanswered or (self._stage is not None and self._stage.is_silent)
         return is_silent or bool(self.unanswered.given_up(STREAM_CREATE))
 
     # -- end ---------------------------------------------------------------------------------

@@ -28,7 +28,7 @@ from plumbline.conformance.runner.prepare import PreparedRun
 from plumbline.conformance.runner.run import RunEnd, conclude, suite_of
 from plumbline.conformance.runner.sweep import sweep
 from plumbline.conformance.runner.time_limit import TimeLimit
-from plumbline.conformance.unanswered import UnansweredApis
+from plumbline.conformance.unanswered import UnansweredApis, UnansweringServers
 from plumbline.interpreter import safe_path_for_children
 from plumbline.interrupts import (
     TimeIsUp,
@@ -254,6 +254,7 @@ class Controller:
             during = ", ".join(self._running_when_lost)
             return f"{lost} Running then: {during}." if during else lost, []
         notes = UnansweredApis(access.shared).all_given_up()
+        notes += UnansweringServers(access.shared).all_given_up()
         until = time.monotonic() + SWEEP_S
         if self._limit is not None:
             until = min(until, self._limit.deletion_ends_at)

@@ -20,6 +20,7 @@ from plumbline.conformance.outcomes import (
     Inconclusive,
     NotClaimed,
     NothingCame,
+    Unanswered,
     Unsupported,
     Untestable,
 )
@@ -41,6 +42,7 @@ _OUTCOMES: dict[type[CheckEnded], Outcome] = {
 }
 # What a check ends with that was refused what it needs: the login lacks it, the server is not wrong.
 _UNDONE = (Outcome.FAILED, Outcome.UNTESTABLE, Outcome.INCONCLUSIVE)
+_ANSWERED = (Outcome.PASSED, Outcome.FAILED)
 # What nats-server answers in trouble of its own, which is no answer to what a check asks (errors.json):
 # 10049, "error creating store for stream", while it deletes another; alone, it does not happen.
 # 10008, "JetStream system temporarily unavailable", and 10009, while a cluster elects a leader.
@@ -54,7 +56,8 @@ SERVER_EXIT_WAIT_S = 2.0  # within which a server that no longer answers may hav
 def run_check(
     check: Check, access: TargetAccess, catalogue: Catalogue, *, is_repeatable: bool = False
 ) -> CheckResult:
-    """Run ``check`` once. If the caller can repeat it, what a cluster may lose once is inconclusive."""
+    """Run ``check`` once. If the caller can repeat it alone, what a cluster may lose once is inconclusive,
+    and no server is given up yet."""
     began = time.monotonic()
     session = open_session(access, variant=check.variant)
     outcome, ended = Outcome.PASSED, None
@@ -79,6 +82,10 @@ def run_check(
             outcome = Outcome.INCONCLUSIVE
         if is_repeatable and access.is_cluster and isinstance(error, _LOST_BETWEEN_NODES):
             outcome = Outcome.INCONCLUSIVE if outcome in _UNDONE else outcome
+        if isinstance(error, Unanswered):
+            session.record_unanswered(error, decides=not is_repeatable)
+    if outcome in _ANSWERED:
+        session.record_answers()
     result = msgspec.structs.replace(
         _masked(result_of(check, catalogue, outcome, ended), access.mask),
         wire=session.journal.shown(),

@@ -19,6 +19,7 @@ from plumbline.conformance.check import Check
 from plumbline.conformance.runner.engine import not_run_result, run_check
 from plumbline.conformance.runner.prepare import RunDescription
 from plumbline.conformance.runner.run_lock import RunLock
+from plumbline.conformance.unanswered import UnansweringServers
 from plumbline.conformance.waivers import apply_waivers
 from plumbline.verdicts import CheckResult, Outcome, with_red
 
@@ -63,7 +64,9 @@ class Judge:
             return not_run_result(check, self._run.catalogue, f"the target was lost: {lost}")
         with self._run_lock.exclusive() if check.alone else self._run_lock.shared():
             result = run_check(check, self._run.target, self._run.catalogue, is_repeatable=True)
-        if result.outcome is Outcome.INCONCLUSIVE and not self._report_target_lost():
+        if result.outcome is Outcome.INCONCLUSIVE and not (
+            self._is_given_up(result) or self._report_target_lost()
+        ):
             with self._run_lock.exclusive():
                 again = run_check(check, self._run.target.recalibrated(), self._run.catalogue)
             result = replace(again, retried=True)
@@ -71,6 +74,11 @@ class Judge:
         return apply_waivers(
             self._run.waivers, self._with_known_failure(result), self._run.target.target.version, today
         )
+
+    def _is_given_up(self, result: CheckResult) -> bool:
+        """Whether it was not run, since the run has given up a server that it needs."""
+        reasons = UnansweringServers(self._folder).all_given_up()
+        return any(self._run.target.mask.text(reason) in result.message for reason in reasons)
 
     def _with_known_failure(self, result: CheckResult) -> CheckResult:
         """A failure with what is known of that release: it stays one."""

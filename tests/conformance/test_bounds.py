@@ -13,6 +13,7 @@ from plumbline.bounds import (
     JOURNAL_LAST_LINES,
     JOURNAL_TEXT,
     UNANSWERED_CHECKS,
+    UNANSWERED_QUESTIONS,
     WIRE_BYTES_OF_RUN,
     WIRE_LINES,
     WIRE_LINES_BEYOND,
@@ -21,7 +22,7 @@ from plumbline.conformance.journal import Journal, WireBudget, shortened_exchang
 from plumbline.conformance.outcomes import CheckEnded, Failed
 from plumbline.conformance.received import Received
 from plumbline.conformance.runner.engine import outcome_of
-from plumbline.conformance.unanswered import UnansweredApis
+from plumbline.conformance.unanswered import UnansweredApis, UnansweringServers
 from plumbline.masking import Mask
 from plumbline.verdicts import CheckResult, Level, Outcome, WireLine
 
@@ -181,3 +182,29 @@ def test_a_flood_is_not_taken_for_a_missing_answer() -> None:
     flooded = Received().flooded("client", 0)
     assert isinstance(flooded, CheckEnded)
     assert not isinstance(flooded, Failed)  # which a request takes for silence
+
+
+# -- a server without an answer ----------------------------------------------------------------
+
+
+def test_a_server_is_given_up_by_a_check_that_runs_alone(tmp_path: Path) -> None:
+    for _ in range(UNANSWERED_QUESTIONS):
+        UnansweringServers(tmp_path).record_silence("127.0.0.1:4222", "PING", decides=False)
+    assert not UnansweringServers(tmp_path).given_up("127.0.0.1:4222")
+    UnansweringServers(tmp_path).record_silence("127.0.0.1:4222", "PING", decides=True)
+    (reason,) = UnansweringServers(tmp_path).all_given_up()
+    assert reason == UnansweringServers(tmp_path).given_up("127.0.0.1:4222")
+    assert reason.startswith(
+        f"127.0.0.1:4222 did not answer PING {UNANSWERED_QUESTIONS + 1} times in a row since "
+    )
+    assert not UnansweringServers(tmp_path).given_up("127.0.0.1:4223")
+    assert UnansweredApis(tmp_path).all_given_up() == []
+
+
+def test_an_answer_between_two_questions_begins_the_count_anew(tmp_path: Path) -> None:
+    servers = UnansweringServers(tmp_path)
+    for _ in range(3):
+        for _ in range(UNANSWERED_QUESTIONS - 1):
+            servers.record_silence("127.0.0.1:5672", "channel.open", decides=True)
+        servers.record_answer("127.0.0.1:5672")
+    assert servers.all_given_up() == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import socket
 import threading
 import time
@@ -15,7 +16,7 @@ from msgspec.structs import replace
 from plumbline.conformance import received
 from plumbline.conformance.nats.connection import NatsConnection
 from plumbline.conformance.nats.session import NatsSession
-from plumbline.conformance.outcomes import Failed, Flooded, Inconclusive
+from plumbline.conformance.outcomes import Failed, Flooded, Inconclusive, Unanswered
 from plumbline.conformance.running import RunningTarget
 from plumbline.conformance.target import NatsUrl, open_target
 from plumbline.wire.nats import Err, Msg, Ping, Pub
@@ -141,6 +142,26 @@ def test_a_server_that_no_longer_answers_is_inconclusive() -> None:
         moved = replace(access, running=RunningTarget(NatsUrl.parse(address)))
         with NatsSession(moved) as session, pytest.raises(Inconclusive, match="PING is not answered"):
             session.connect().expect(Msg, within=0.05)
+
+
+def test_an_open_connection_is_no_failure_of_a_server_that_answers_nobody() -> None:
+    numbers = itertools.count(1)
+
+    def answers_the_first(link: socket.socket) -> None:
+        link.sendall(INFO)
+        is_first = next(numbers) == 1
+        for line in lines(link):
+            if line == b"PING\r\n" and is_first:
+                link.sendall(b"PONG\r\n")
+
+    with scripted(nats(lambda link, line: None)) as healthy:
+        access = open_target(NatsUrl.parse(healthy))
+    with scripted(answers_the_first) as address:
+        moved = replace(access, running=RunningTarget(NatsUrl.parse(address)))
+        with NatsSession(moved) as session, pytest.raises(Unanswered, match="did not close") as raised:
+            session.connect().expect_closed(within=0.0)
+    assert raised.value.request == "a new connection"
+    assert raised.value.address == address.rpartition("/")[2]
 
 
 def test_unexpected_close_fails_if_target_is_alive() -> None:
