@@ -80,7 +80,7 @@ def test_a_time_limit_is_a_time(limit: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize(
     ("protocol", "script", "pattern", "api"),
     [
