@@ -325,13 +325,8 @@ class BaseConnection:
             return found
         if not found:
             request = self.liveness_request if self._may_ask else NEW_CONNECTION
-            raise Unanswered(
-                f"{self.name}: nothing within {within:g} s, and {request} is not answered",
-                request=request,
-                address=self._address,
-                expected=expected,
-                actual="nothing",
-            )
+            message = f"nothing within {within:g} s, and {request} is not answered"
+            raise self._unanswered(message, request, expected=expected, actual="nothing")
         raise NothingCame(
             f"{self.name}: no operation was received",
             expected=expected,
@@ -373,13 +368,8 @@ class BaseConnection:
                 expected=expected,
                 actual="connection closed; the target answers a new connection",
             ) from None
-        raise Unanswered(
-            f"{self.name}: connection lost, and the target does not answer a new connection",
-            request=NEW_CONNECTION,
-            address=self._address,
-            expected=expected,
-            actual="connection lost",
-        ) from None
+        message = "connection lost, and the target does not answer a new connection"
+        raise self._unanswered(message, expected=expected, actual="connection lost") from None
 
     def expect_silence(self, for_s: float) -> None:
         """Nothing (but what is ``unsolicited``) arrives for ``for_s`` seconds."""
@@ -402,6 +392,9 @@ class BaseConnection:
             )
         self._on_evidence()
 
+    def _unanswered(self, message: str, request: str = NEW_CONNECTION, **evidence: str) -> Unanswered:
+        return Unanswered(f"{self.name}: {message}", request=request, address=self._address, **evidence)
+
     def expect_closed(self, within: float = DEFAULT_WITHIN_S) -> None:
         """The server closes this connection, sends nothing before, and answers a fresh one."""
         expected = f"connection closed within {within:g} s"
@@ -415,11 +408,8 @@ class BaseConnection:
                     f"{self.name}: closed {late:.3f} s after its limit", expected=expected
                 ) from None
             if not self._is_alive():
-                raise Unanswered(
-                    f"{self.name}: the target closed the connection and does not answer a new one",
-                    request=NEW_CONNECTION,
-                    address=self._address,
-                ) from None
+                message = "the target closed the connection and does not answer a new one"
+                raise self._unanswered(message) from None
             self._on_evidence()
             return
         if arrival is not None:
@@ -428,13 +418,8 @@ class BaseConnection:
                 f"{self.name}: the server did not close", expected=expected, actual=str(arrival.operation)
             )
         if not self._is_alive():
-            raise Unanswered(
-                f"{self.name}: the server did not close, and does not answer a new connection",
-                request=NEW_CONNECTION,
-                address=self._address,
-                expected=expected,
-                actual="connection still open",
-            )
+            message = "the server did not close, and does not answer a new connection"
+            raise self._unanswered(message, expected=expected, actual="connection still open")
         raise Failed(
             f"{self.name}: the server did not close", expected=expected, actual="connection still open"
         )

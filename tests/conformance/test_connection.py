@@ -144,7 +144,7 @@ def test_a_server_that_no_longer_answers_is_inconclusive() -> None:
             session.connect().expect(Msg, within=0.05)
 
 
-def test_an_open_connection_is_no_failure_of_a_server_that_answers_nobody() -> None:
+def test_an_open_connection_is_no_failure_where_new_ones_get_no_answer() -> None:
     numbers = itertools.count(1)
 
     def answers_the_first(link: socket.socket) -> None:
