@@ -19,7 +19,14 @@ from plumbline.bounds import OPERATION_BYTES
 from plumbline.conformance.journal import Journal
 from plumbline.conformance.limits import DEFAULT_WITHIN_S
 from plumbline.conformance.links import Link, early_bytes
-from plumbline.conformance.outcomes import ClosedInstead, Failed, Inconclusive, NothingCame, Unanswered
+from plumbline.conformance.outcomes import (
+    ClosedInstead,
+    Failed,
+    Inconclusive,
+    NothingCame,
+    StillOpen,
+    Unanswered,
+)
 from plumbline.conformance.pump import Pump
 from plumbline.conformance.received import Received
 from plumbline.wire.errors import ProtocolError
@@ -420,7 +427,7 @@ class BaseConnection:
         if not self._is_alive():
             message = "the server did not close, and does not answer a new connection"
             raise self._unanswered(message, expected=expected, actual="connection still open")
-        raise Failed(
+        raise StillOpen(
             f"{self.name}: the server did not close", expected=expected, actual="connection still open"
         )
 

@@ -29,6 +29,10 @@ class ClosedInstead(Failed):
     """The target closed the connection in place of what was expected, and is alive."""
 
 
+class StillOpen(Failed):
+    """The target did not close the connection and sent nothing there; it answers a new one."""
+
+
 class Unsupported(CheckEnded):
     """The target does not claim it; ``message`` says what shows that (version, INFO, its own answer)."""
 

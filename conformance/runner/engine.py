@@ -20,6 +20,7 @@ from plumbline.conformance.outcomes import (
     Inconclusive,
     NotClaimed,
     NothingCame,
+    StillOpen,
     Unanswered,
     Unsupported,
     Untestable,
@@ -84,7 +85,7 @@ def run_check(
             outcome = Outcome.INCONCLUSIVE if outcome in _UNDONE else outcome
         if isinstance(error, Unanswered):
             session.record_unanswered(error, decides=not is_repeatable)
-    if outcome in _ANSWERED:
+    if outcome in _ANSWERED and not isinstance(ended, StillOpen):  # which silence looks like, too
         session.record_answers()
     result = msgspec.structs.replace(
         _masked(result_of(check, catalogue, outcome, ended), access.mask),
