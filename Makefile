@@ -11,7 +11,7 @@ BENCHES := $(basename $(notdir $(filter-out tests/bench/test_% tests/bench/__%,$
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help verify test test-all lint format mutation adequacy zoo kill bugs cluster fuzz fuzz-live simulate bench site picture docs \
+.PHONY: help verify test test-all lint format mutation adequacy zoo kill bugs cluster cluster-bugs fuzz fuzz-live simulate bench site picture docs \
 	servers lock zipapp ready quick bootstrap clean
 
 help: ## show this list
@@ -64,6 +64,9 @@ fuzz-live: bootstrap ## random clients for running brokers and proxies; ARGS="--
 
 cluster: bootstrap ## real nats-servers under each fault, minutes each; ARGS="--for 60s --runs 5 --server NAME"
 	@$(BIN)/python -m tests.cluster $(ARGS)
+
+cluster-bugs: bootstrap ## known bugs of nats-server: the affected release is convicted, the fixed one is not; ARGS="--tries 10 --only NAME"
+	@$(BIN)/python -m tests.cluster.bugs $(ARGS)
 
 simulate: bootstrap ## simulated clusters without a defect, 10000 seeds: none is convicted; ARGS="--seeds 1000"
 	@$(BIN)/python -m tests.cluster.seeds $(ARGS)

@@ -19,6 +19,14 @@ class AttemptOutcome(StrEnum):
     INDETERMINATE = "indeterminate"  # no answer, or an error that does not exclude that it is stored
 
 
+class Retention(StrEnum):
+    """Which messages a stream keeps: ``retention`` of its configuration."""
+
+    LIMITS = "limits"  # all
+    WORK_QUEUE = "workqueue"  # until a consumer has acknowledged them
+    INTEREST = "interest"  # the same, and none that no consumer takes
+
+
 class Attempt(Struct):
     """One publish. ``id`` is the message: process and counter, ``3-17``. It is the payload and the message
     id, and a further attempt has the same one."""

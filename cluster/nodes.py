@@ -32,6 +32,9 @@ class ClusterNodes(Protocol):
     def store_files(self, node: int) -> Sequence[Path]:
         """Those in which a node that does not run keeps messages."""
 
+    def lose_power(self, node: int) -> str:
+        """Takes from the store of a node that was killed what is not on disk. Says what was lost."""
+
     def launch(self) -> None:
         """Starts all nodes and does not wait."""
 

@@ -32,6 +32,8 @@ class FaultType(StrEnum):
     LEADER = "leader"  # the leader is asked to step down
     PAUSE_KILL = "pause-kill"  # nodes are paused, miss messages, and go on when another node is killed
     DAMAGE = "damage"  # SIGKILL, bits of stored files are flipped or their ends cut off, restart
+    POWER = "power"  # SIGKILL, and what was not fsynced is gone; restart
+    PAUSE_POWER = "pause-power"  # paused nodes miss messages, and go on with one that lost power
 
 
 class FaultScope(StrEnum):
@@ -49,12 +51,14 @@ class FaultScope(StrEnum):
 NODE_SCOPES = (FaultScope.ONE, FaultScope.MINORITY, FaultScope.MAJORITY, FaultScope.ALL)
 ROUTE_SCOPES = (FaultScope.HALVES, FaultScope.ONE_WAY, FaultScope.RING)
 OF_ROUTES = (FaultType.PARTITION, FaultType.DELAY)
-OF_MINORITIES = (FaultType.PAUSE_KILL, FaultType.DAMAGE)
+OF_MINORITIES = (FaultType.PAUSE_KILL, FaultType.DAMAGE, FaultType.PAUSE_POWER)
+OF_POWER = frozenset({FaultType.POWER, FaultType.PAUSE_POWER})
 
 
 class PlannedFault(Struct, frozen=True):
     """One fault. ``nodes`` are those that it strikes; ``routes`` the ordered pairs (sender, receiver) between
-    which it strikes; ``killed`` those that ``PAUSE_KILL`` kills. Nodes count from 0."""
+    which it strikes; ``killed`` those that ``PAUSE_KILL`` kills, or that lose power in ``PAUSE_POWER``. Nodes
+    count from 0."""
 
     start_ns: int
     end_ns: int
@@ -66,7 +70,8 @@ class PlannedFault(Struct, frozen=True):
 
     def __str__(self) -> str:
         """``kill majority: nodes 1 3``."""
-        killed = f", and {_names(self.killed)} killed" if self.killed else ""
+        how = "without power" if self.fault is FaultType.PAUSE_POWER else "killed"
+        killed = f", and {_names(self.killed)} {how}" if self.killed else ""
         return f"{self.fault} {self.scope}: {_names(self.nodes)}{killed}"
 
 
@@ -91,6 +96,11 @@ def make_plan(
     return tuple(faults)
 
 
+def is_power_loss_of_majority(plan: Sequence[PlannedFault], nodes: int) -> bool:
+    """Whether most nodes lose power at once, so that no majority has what only they stored."""
+    return any(fault.fault is FaultType.POWER and len(fault.nodes) > nodes // 2 for fault in plan)
+
+
 def parse_faults(text: str) -> tuple[FaultType, ...]:
     """Reads ``kill,pause``. Raises ``UsageProblem``."""
     names = [name.strip() for name in text.split(",") if name.strip()]
@@ -112,7 +122,7 @@ def _fault(kind: FaultType, nodes: int, start: int, end: int, random: Random) ->
     scope = FaultScope.MINORITY if kind in OF_MINORITIES else random.choice(NODE_SCOPES)
     struck = tuple(sorted(random.sample(everyone, _count(scope, nodes))))
     killed: tuple[int, ...] = ()
-    if kind is FaultType.PAUSE_KILL:
+    if kind in (FaultType.PAUSE_KILL, FaultType.PAUSE_POWER):
         killed = (random.choice([node for node in everyone if node not in struck]),)
     return PlannedFault(start, end, kind, scope, struck, killed=killed)
 

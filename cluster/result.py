@@ -9,10 +9,20 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from plumbline.cluster.history import Retention
 from plumbline.cluster.judging import ClusterJudgement, ClusterRule, Finding
+from plumbline.cluster.plan import OF_POWER, is_power_loss_of_majority, make_plan
 from plumbline.cluster.run import ClusterRun, FaultTimes
 from plumbline.cluster.scenario import ClusterOptions
-from plumbline.cluster.verdicts import CHECKS, REQUIREMENTS, catalogue, check_results
+from plumbline.cluster.verdicts import (
+    BY_POWER_LOSS,
+    BY_POWER_LOSS_OF_MAJORITY,
+    CHECKS,
+    OF_REMOVAL,
+    REQUIREMENTS,
+    catalogue,
+    check_results,
+)
 from plumbline.conformance.runner.run import RunEnd, conclude_for, suite_of
 from plumbline.verdicts import RunResult, Target
 from plumbline.wire.units import SECOND
@@ -51,17 +61,36 @@ def conclude(
 ) -> ClusterResult:
     """The verdicts. Raises ``CatalogueError``."""
     known = catalogue()
-    checks = check_results(protocol, run.judgement, known, run.timeline, duration_s, version)
+    left_out = OF_REMOVAL if options.retention is Retention.LIMITS else frozenset()
+    checks = check_results(
+        protocol,
+        run.judgement,
+        known,
+        run.timeline,
+        duration_s,
+        version,
+        _explained(protocol, options),
+        left_out,
+    )
     end = RunEnd(
         suite=suite_of(),
         target=Target(url="", server_name=server, version=version, level=version),
         started=started,
         duration_s=duration_s,
     )
-    judged = {name: known.by_id[name] for name, _ in CHECKS[protocol].values()}
+    judged = {name: known.by_id[name] for rule, (name, _) in CHECKS[protocol].items() if rule not in left_out}
     scored = known.published(folder=REQUIREMENTS).ids & judged.keys()
     result = conclude_for(checks, tuple(judged.values()), scored, end)
     return ClusterResult(server, version, options, run, result, command)
+
+
+def _explained(protocol: str, options: ClusterOptions) -> frozenset[ClusterRule]:
+    """What nats-server may do wrong by its documented defaults, if nodes lose power."""
+    if protocol != "nats" or options.sync == "always" or not OF_POWER & set(options.faults):
+        return frozenset()
+    plan = make_plan(options.faults, options.nodes, options.duration_ns, options.seed)
+    is_majority = is_power_loss_of_majority(plan, options.nodes)
+    return BY_POWER_LOSS_OF_MAJORITY if is_majority else BY_POWER_LOSS
 
 
 def as_json(found: ClusterResult) -> bytes:

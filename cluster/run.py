@@ -189,18 +189,42 @@ class _Run:
                 for node in fault.nodes:
                     for done in damage(nodes.store_files(node), random):
                         self._note(f"node {node + 1}: {done}")
+            case FaultType.POWER:
+                await self._lose_power(fault.nodes)
+            case FaultType.PAUSE_POWER:
+                nodes.processes.pause(fault.nodes)
+                await self._until((fault.start_ns + fault.end_ns) // 2)
+                await self._lose_power(fault.killed)
+                nodes.processes.pause(self._others(fault))
+                nodes.processes.go_on(fault.nodes)
+                await asyncio.to_thread(nodes.processes.restart, fault.killed)
+                self._note(f"{fault}: they are the only ones that run")
             case FaultType.NONE:
                 pass
+
+    async def _lose_power(self, struck: Sequence[int]) -> None:
+        """They end, and their stores have what is on disk only."""
+        nodes = self._scenario.nodes
+        await asyncio.to_thread(nodes.processes.kill, struck)
+        for node in struck:
+            lost = await asyncio.to_thread(nodes.lose_power, node)
+            self._note(f"node {node + 1}: {lost}")
+
+    def _others(self, fault: PlannedFault) -> list[int]:
+        """Nodes that a fault of two kinds of nodes does not name."""
+        return [node for node in range(self._options.nodes) if node not in (*fault.nodes, *fault.killed)]
 
     async def _end(self, fault: PlannedFault) -> None:
         nodes = self._scenario.nodes
         match fault.fault:
-            case FaultType.KILL | FaultType.DAMAGE:
+            case FaultType.KILL | FaultType.DAMAGE | FaultType.POWER:
                 await asyncio.to_thread(nodes.processes.restart, fault.nodes)
             case FaultType.PAUSE_KILL:
                 await asyncio.to_thread(nodes.processes.restart, fault.killed)
             case FaultType.PAUSE:
                 nodes.processes.go_on(fault.nodes)
+            case FaultType.PAUSE_POWER:
+                nodes.processes.go_on(self._others(fault))
             case FaultType.PARTITION | FaultType.DELAY:
                 await asyncio.to_thread(nodes.relays.set_faults, {})
             case FaultType.ROLLING | FaultType.LEADER | FaultType.NONE:

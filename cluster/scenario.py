@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Protocol
 
 from msgspec import Struct
 
-from plumbline.cluster.history import Attempt
+from plumbline.cluster.history import Attempt, Retention
 from plumbline.cluster.judging import ClusterJudgement
 from plumbline.cluster.nodes import ClusterNodes
 from plumbline.cluster.plan import FaultType
@@ -15,7 +15,8 @@ from plumbline.cluster.publishing import Processes
 
 
 class ClusterOptions(Struct, frozen=True):
-    """What a user asked for. ``sync``: ``sync_interval`` of JetStream; "" for the server's default."""
+    """What a user asked for. ``sync``: ``sync_interval`` of JetStream; "" for the server's default.
+    ``retention`` is that of the stream."""
 
     nodes: int
     faults: tuple[FaultType, ...]
@@ -23,6 +24,7 @@ class ClusterOptions(Struct, frozen=True):
     rate: float  # publishes a second, of all processes together
     seed: int
     sync: str = "always"
+    retention: Retention = Retention.LIMITS
 
 
 class RunHistory(Protocol):

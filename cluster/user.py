@@ -105,6 +105,9 @@ class UserCluster:
     def store_files(self, node: int) -> Sequence[Path]:
         return ()
 
+    def lose_power(self, node: int) -> str:
+        raise UsageProblem("a node of your own cluster cannot lose power")
+
     def launch(self) -> None:
         pass
 

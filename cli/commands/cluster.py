@@ -17,6 +17,7 @@ from plumbline.cli.options import JsonFile, Seed
 from plumbline.cli.output import conceal, concealed, flush, print_line, warn
 from plumbline.cli.passwords import PasswordFile, given_passwords
 from plumbline.cluster.amqp.scenario import QueueScenario, started_queue
+from plumbline.cluster.history import Retention
 from plumbline.cluster.nats.nodes import UserStreams
 from plumbline.cluster.nats.scenario import StreamScenario, started_streams
 from plumbline.cluster.page import as_html
@@ -46,10 +47,13 @@ Faults: kill (SIGKILL and restart), pause (SIGSTOP), partition (halves, one-way,
 does), delay (100 ms +- 50 ms between nodes), rolling (each node is stopped in order and started again),
 leader (it is asked to step down; nats-server only), pause-kill (a minority is paused, misses messages, and
 goes on when another node is killed), damage (bits of stored files of a killed minority are flipped, or their
-ends cut off), none. The seed decides which nodes and when.
+ends cut off), power (killed nodes lose what they have not fsynced), pause-power (a minority is paused, misses
+messages, and goes on with a node that lost power), none. The seed decides which nodes and when. A loss of
+power needs strace, which shows what a node fsyncs.
 
 sync_interval of nats-server is "always", so that an acknowledged message is on disk; with --sync default it
-is what the server has by default. Servers before 2.10 do not know "always".
+is what the server has by default, and a loss after a power loss is then no failure: it is documented. Servers
+before 2.10 do not know "always".
 
 Your own cluster: its nodes by URL, and commands that kill and start one. They are argument lists; no shell
 reads them. {node} is the number of the node, from 1, and {url} its URL. Objects of the run are deleted.
@@ -60,9 +64,10 @@ Examples:
 \b
   plumbline cluster --server nats-server@2.15 --for 60s
   plumbline cluster --server nats-server@2.15 --faults kill,partition --rate 500 --seed 17
+  plumbline cluster --server nats-server@2.15 --retention workqueue
   plumbline cluster --server rabbitmq@4.3 --rate 500
   plumbline cluster --server nats-server@2.15 --html cluster.html --junit cluster.xml --json cluster.json
-  plumbline cluster nats://a nats://b nats://c \
+  plumbline cluster nats://a nats://b nats://c \\
       --kill-command 'docker kill nats{node}' --start-command 'docker start nats{node}'
   plumbline list 'JS-CLUS-*' 'AMQP-CLUS-*'
 
@@ -117,6 +122,9 @@ def cluster(
     sync: Annotated[
         str, typer.Option("--sync", metavar="WHEN", help="sync_interval of nats-server: always or default.")
     ] = SYNC_ALWAYS,
+    retention: Annotated[
+        Retention, typer.Option("--retention", help="Of the stream of nats-server.")
+    ] = Retention.LIMITS,
     kill_command: Annotated[
         str, typer.Option("--kill-command", metavar="COMMAND", help="Kills a node of your own cluster.")
     ] = "",
@@ -150,6 +158,8 @@ def cluster(
             raise UsageProblem("--kill-command and --start-command: give the URLs of your nodes, too")
         given = _NamedNodes(server, sync)
         possible, kinds = given.possible, faults or DEFAULT_FAULTS
+    if retention is not Retention.LIMITS and given.protocol != "nats":
+        raise UsageProblem(f"--retention {retention}: only a stream of nats-server has it")
     options = ClusterOptions(
         nodes=count,
         faults=parse_faults(kinds),
@@ -157,6 +167,7 @@ def cluster(
         rate=rate,
         seed=new_seed() if seed is None else seed,
         sync=given.sync,
+        retention=retention,
     )
     if impossible := sorted(set(options.faults) - possible):
         raise UsageProblem(f"--faults {kinds}: {given.name} cannot have {', '.join(impossible)}")
@@ -245,6 +256,8 @@ def _run(given: _NamedNodes | _UserNodes, options: ClusterOptions, duration: str
     _show(f"{given.name}, {options.nodes} nodes, faults {kinds}, seed {options.seed}")
     run = run_cluster(given.scenario(options), options, _show)
     words = ["plumbline", "cluster", *given.words, "--nodes", str(options.nodes), "--faults", kinds]
+    if options.retention is not Retention.LIMITS:
+        words += ["--retention", options.retention]
     words += ["--for", duration, "--rate", f"{options.rate:g}", "--seed", str(options.seed)]
     return conclude(
         given.protocol,

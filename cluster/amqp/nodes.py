@@ -16,6 +16,7 @@ from pathlib import Path
 from plumbline.cluster.amqp.port_mapper import PortMapper
 from plumbline.cluster.nodes import NodeProcesses
 from plumbline.cluster.relays import RouteRelays
+from plumbline.errors import UsageProblem
 from plumbline.servers.amqp.rabbitmq_cluster import ClusterNode, RabbitMQCluster
 
 NET_TICK_S = 5
@@ -83,6 +84,9 @@ class RelayedRabbitMQ(RabbitMQCluster):
         """The write-ahead log and the segments of quorum queues."""
         files = (self.nodes[node].folder / "mnesia").rglob("*")
         return [file for file in files if file.suffix in STORED and "quorum" in file.parts]
+
+    def lose_power(self, node: int) -> str:
+        raise UsageProblem("a node of RabbitMQ cannot lose power")
 
     def stop(self) -> None:
         with ExitStack() as ends:

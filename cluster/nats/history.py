@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from plumbline.cluster.history import Attempt
+from plumbline.cluster.history import Attempt, Retention
 from plumbline.cluster.nats.consumers.history import ConsumerHistory
 from plumbline.cluster.nats.keys.history import KeyHistory
 
@@ -35,7 +35,7 @@ class NodeLog(Struct, frozen=True):
 
 class ClusterHistory(Struct, frozen=True):
     """One run. ``stream_exists``: the stream still answers after healing; ``is_whole``: every node was up to
-    date in time."""
+    date in time. If ``retention`` is not limits, ``logs`` are what is left after the consumer was drained."""
 
     attempts: list[Attempt]
     reads: list[LeaderRead]
@@ -45,6 +45,23 @@ class ClusterHistory(Struct, frozen=True):
     problem: str = ""  # what was missing, if not whole
     consumer: ConsumerHistory | None = None
     keys: KeyHistory | None = None
+    retention: Retention = Retention.LIMITS
+
+    def removable(self) -> dict[int, int]:
+        """Sequences that the stream may have removed, and since when: at the earliest when an ack of the
+        message was sent."""
+        if self.retention is Retention.LIMITS or self.consumer is None:
+            return {}
+        found: dict[int, int] = {}
+        for one in self.consumer.deliveries:
+            if one.acknowledged:
+                found[one.sequence] = min(found.get(one.sequence, one.acknowledged), one.acknowledged)
+        return found
+
+    def is_kept(self, message: str) -> bool:
+        """Whether the stream keeps this message at all."""
+        takes = self.consumer is not None and self.consumer.takes(message)
+        return self.retention is not Retention.INTEREST or takes
 
     def places(self, message: str, sequence: int) -> Iterator[str]:
         """Where each node has a message, what it has at ``sequence``, and each delivery; or, of the value of

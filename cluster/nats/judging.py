@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from plumbline.cluster.history import AttemptOutcome
+from plumbline.cluster.history import AttemptOutcome, Retention
 from plumbline.cluster.judging import (
     ClusterJudgement,
     ClusterRule,
@@ -30,10 +30,13 @@ from plumbline.cluster.nats.keys import judging as keys
 def judge(history: ClusterHistory) -> ClusterJudgement:
     """Every violation of every rule, in the order of the rules and of the log."""
     messages = messages_of(history.attempts)
-    union: dict[int, str] = {}  # a log that any node has
+    union: dict[int, str] = {}  # what any node has, or has had
     for log in history.logs:
         for sequence, payload in log.messages.items():
             union.setdefault(sequence, payload)
+    if history.consumer is not None and history.retention is not Retention.LIMITS:
+        for one in history.consumer.deliveries:
+            union.setdefault(one.sequence, one.message)
     findings: list[Finding] = []
     for rule in _RULES:
         findings += rule(history, messages, union)
@@ -67,9 +70,14 @@ def _lost(history: ClusterHistory, messages: Messages, union: _Log) -> Iterator[
     """Acknowledged, and on no node. Only if every node was read, or the stream is gone."""
     if history.stream_exists and not _all_read(history):
         return iter(())
+    # A message that was delivered may have been removed, but only after its ack.
+    removable = history.removable()
+    left = {sequence for log in history.logs for sequence in log.messages}
+    stored = {payload for sequence, payload in union.items() if sequence in left or sequence in removable}
+    stored |= {name for name in messages if not history.is_kept(name)}
     return lost(
         messages,
-        set(union.values()),
+        stored,
         lambda ack: f"{ack.id} was acknowledged as {ack.sequence} by node {ack.node + 1} and is on no node",
     )
 
@@ -101,16 +109,18 @@ def _one_message(history: ClusterHistory, messages: Messages, union: _Log) -> It
 
 
 def _duplicated(history: ClusterHistory, messages: Messages, union: _Log) -> Iterator[Finding]:
-    """A message is in the log of a node twice."""
+    """A message is in the log of a node twice, or was delivered with two sequences."""
     seen: set[tuple[str, int]] = set()
-    for log in history.logs:
+    delivered = history.consumer.deliveries if history.consumer is not None else ()
+    came = {one.sequence: one.message for one in delivered}
+    for node, log in [*((log.node, log.messages) for log in history.logs), (None, came)]:
         first: dict[str, int] = {}
-        for sequence, payload in sorted(log.messages.items()):
+        for sequence, payload in sorted(log.items()):
             before = first.setdefault(payload, sequence)
             if before != sequence and (payload, sequence) not in seen:
                 seen.add((payload, sequence))
                 text = f"{payload} is stored as {before} and as {sequence}"
-                yield Finding(ClusterRule.DUPLICATED, text, payload, log.node, sequence)
+                yield Finding(ClusterRule.DUPLICATED, text, payload, node, sequence)
 
 
 def _unexpected(history: ClusterHistory, messages: Messages, union: _Log) -> Iterator[Finding]:
@@ -123,8 +133,9 @@ def _unexpected(history: ClusterHistory, messages: Messages, union: _Log) -> Ite
 def _same_log(history: ClusterHistory, messages: Messages, union: _Log) -> Iterator[Finding]:
     """A node that was read lacks what another one has."""
     whole = [log for log in history.logs if log.complete]
+    left = {sequence for log in history.logs for sequence in log.messages}
     for log in whole:
-        for sequence in sorted(union.keys() - log.messages.keys()):
+        for sequence in sorted(left - log.messages.keys()):
             name = union[sequence]
             message = messages.get(name)
             at = message.completed if message else 0
@@ -183,8 +194,16 @@ def _stale_reads(history: ClusterHistory, messages: Messages, union: _Log) -> It
     for read in history.reads:
         if read.found is not None:
             known[read.asked] = min(known.get(read.asked, read.completed), read.completed)
+    removable = history.removable()
+    dropped = {
+        sequence
+        for name, message in messages.items()
+        if not history.is_kept(name)
+        for sequence in message.sequences
+    }
     for read in history.reads:
-        if read.found is None and known.get(read.asked, read.invoked) < read.invoked:
+        may_lack = read.asked in dropped or removable.get(read.asked, read.completed) < read.completed
+        if read.found is None and not may_lack and known.get(read.asked, read.invoked) < read.invoked:
             yield Finding(
                 ClusterRule.STALE_READ, _stale_text(read), "", read.node, read.asked, read.completed
             )
@@ -197,10 +216,25 @@ def _stale_text(read: LeaderRead) -> str:
     )
 
 
+def _removed(history: ClusterHistory, messages: Messages, union: _Log) -> Iterator[Finding]:
+    """A node still has a message whose double ack was confirmed, or one that no consumer takes."""
+    if history.consumer is None or history.retention is Retention.LIMITS:
+        return
+    confirmed = {one.sequence for one in history.consumer.deliveries if one.confirmed}
+    for log in history.logs:
+        for sequence, payload in sorted(log.messages.items()):
+            why = "its double ack was confirmed" if sequence in confirmed else ""
+            if payload in messages and not history.is_kept(payload):
+                why = "no consumer takes it"
+            if why:
+                text = f"{payload} ({sequence}) is still on node {log.node + 1}, and {why}"
+                yield Finding(ClusterRule.REMOVED, text, payload, log.node, sequence)
+
+
 _Rule = Callable[[ClusterHistory, Messages, _Log], Iterable[Finding]]
 _RULES: tuple[_Rule, ...] = (
     _available, _lost, _place, _one_message, _duplicated, _unexpected, _same_log, _same_message, _order,
-    _stale_reads,
+    _stale_reads, _removed,
 )  # fmt: skip
 
 
@@ -216,7 +250,9 @@ def _undecided(history: ClusterHistory, acknowledged: int) -> dict[ClusterRule, 
         missing |= dict.fromkeys(
             (ClusterRule.LOST, ClusterRule.PLACE, ClusterRule.ONE_MESSAGE, ClusterRule.ORDER), why
         )
-    if not any(log.messages for log in history.logs):
+    delivered = bool(history.consumer is not None and history.consumer.deliveries)
+    is_removed = history.retention is not Retention.LIMITS and delivered
+    if not is_removed and not any(log.messages for log in history.logs):
         why = "no message was read"
         of_log = (ClusterRule.PLACE, ClusterRule.DUPLICATED, ClusterRule.UNEXPECTED, ClusterRule.SAME_MESSAGE)
         missing |= dict.fromkeys((*of_log, ClusterRule.SAME_LOG), why)
@@ -226,6 +262,8 @@ def _undecided(history: ClusterHistory, acknowledged: int) -> dict[ClusterRule, 
         missing.setdefault(ClusterRule.SAME_LOG, why)
         if history.stream_exists:
             missing.setdefault(ClusterRule.LOST, why)
+    if history.consumer is None or not any(one.confirmed for one in history.consumer.deliveries):
+        missing[ClusterRule.REMOVED] = "no double ack was confirmed"
     if not history.reads:
         missing[ClusterRule.STALE_READ] = "no read was answered"
     return missing

@@ -9,17 +9,24 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
 from plumbline.cluster.nats.reading import OwnCopy, stated_copy
 from plumbline.cluster.nodes import NodeProcesses
 from plumbline.cluster.relays import RouteRelays
+from plumbline.cluster.traced import TracedProcess
 from plumbline.cluster.user import UserCluster
 from plumbline.servers.nats.cluster import NAME, NatsCluster, monitored
 from plumbline.servers.nats.nats_server import NatsServer
 from plumbline.servers.ports import free_ports
+
+
+class TracedNatsServer(TracedProcess, NatsServer):
+    """One node that can lose power."""
+
+    store = "store"
 
 
 class RelayedCluster(NatsCluster):
@@ -27,8 +34,15 @@ class RelayedCluster(NatsCluster):
 
     is_lasting = False
 
-    def __init__(self, binary: Path | str, config: Mapping[str, object], nodes: int) -> None:
-        super().__init__(binary, config, nodes)
+    def __init__(
+        self,
+        binary: Path | str,
+        config: Mapping[str, object],
+        nodes: int,
+        *,
+        node: Callable[[Path | str], NatsServer] = NatsServer,
+    ) -> None:
+        super().__init__(binary, config, nodes, node=node)
         self.processes = NodeProcesses(self.nodes, self._forget_ports)
         self.relays = RouteRelays()
         self._closed_port = socket.socket()  # bound, and listens never: a connection is refused at once
@@ -66,6 +80,12 @@ class RelayedCluster(NatsCluster):
     def store_files(self, node: int) -> Sequence[Path]:
         """Blocks of messages."""
         return list(self.nodes[node].folder.glob("store/jetstream/*/streams/*/msgs/*.blk"))
+
+    def lose_power(self, node: int) -> str:
+        """Only of a ``TracedNatsServer``."""
+        struck = self.nodes[node]
+        assert isinstance(struck, TracedNatsServer), "what it fsyncs was not watched"
+        return struck.lose_power()
 
     # -- what they say -----------------------------------------------------------------------
 

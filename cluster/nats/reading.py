@@ -104,8 +104,9 @@ async def stated_copy(url: str, stream: str) -> OwnCopy | None:
     return (state["first_seq"], state["last_seq"], state["messages"]) if state else None
 
 
-async def unready(node: int, url: str, stream: str, own: OwnCopy) -> str:
-    """Why this node does not serve the stream yet: no leader, replicas behind; "" if it does."""
+async def unready(node: int, url: str, stream: str, own: OwnCopy, *, keeps_all: bool) -> str:
+    """Why this node does not serve the stream yet: no leader, replicas behind; "" if it does. ``keeps_all``:
+    the last message cannot have been removed."""
     requests = Requests(f"_INBOX.{stream}.U{node}")
     try:
         await requests.connect(url)
@@ -119,7 +120,8 @@ async def unready(node: int, url: str, stream: str, own: OwnCopy) -> str:
         _, last, count = own
         if count:
             answer = await requests.message(f"$JS.API.DIRECT.GET.{stream}", b'{"seq":%d}' % last)
-            if answer.header_block.startswith(STATUS):
+            is_gone = answer.header_block.startswith(NOT_FOUND) and not keeps_all
+            if answer.header_block.startswith(STATUS) and not is_gone:
                 return f"a direct get is answered {answer.header_block[len(STATUS) :].decode().strip()}"
     except OSError as error:
         return str(error) or "no answer"

@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar
 
+from plumbline.cluster.history import Retention
 from plumbline.cluster.judging import ClusterJudgement
 from plumbline.cluster.nats.consumers.history import ConsumerHistory
 from plumbline.cluster.nats.consumers.workload import (
@@ -24,13 +25,14 @@ from plumbline.cluster.nats.history import ClusterHistory, NodeLog
 from plumbline.cluster.nats.judging import judge
 from plumbline.cluster.nats.keys.history import KeyHistory
 from plumbline.cluster.nats.keys.workload import WRITERS, KeyProcesses, KeyWriter, read_keys
-from plumbline.cluster.nats.nodes import RelayedCluster, UserStreams
+from plumbline.cluster.nats.nodes import RelayedCluster, TracedNatsServer, UserStreams
 from plumbline.cluster.nats.reading import OwnCopy, Requests, read_copy, unready
 from plumbline.cluster.nats.workload import LeaderReader, StreamProcesses, StreamPublisher
-from plumbline.cluster.plan import FaultType
+from plumbline.cluster.plan import OF_POWER, FaultType
 from plumbline.cluster.publishing import PUBLISHERS
 from plumbline.cluster.scenario import ClusterOptions
 from plumbline.errors import TargetUnreachable
+from plumbline.servers.nats.nats_server import NatsServer
 from plumbline.wire.units import SECOND
 
 HEALED_WITHIN_S = 120.0
@@ -38,7 +40,7 @@ LOOK_EVERY_S = 0.25
 LOOKS = 2  # one after another with the same state
 CREATED_WITHIN_S = 30.0
 NO_PEERS = 10005  # err_code: "no suitable peers for placement"
-KEYS_WHOLE_WITHIN_S = 30.0
+SAME_WITHIN_S = 30.0
 DUPLICATE_WINDOW_NS = 3600 * SECOND
 
 
@@ -65,7 +67,7 @@ class StreamScenario:
             "name": self._stream,
             "subjects": [f"{self._subject}.>"],
             "storage": "file",
-            "retention": "limits",
+            "retention": self._options.retention,
             "num_replicas": self._options.nodes,
             "duplicate_window": DUPLICATE_WINDOW_NS,
             "allow_direct": True,
@@ -157,7 +159,8 @@ class StreamScenario:
             url = self.nodes.processes.url_of(node)
             if copy is None or not url:
                 return f"node {node + 1} has no copy"
-            if problem := await unready(node, url, self._stream, copy):
+            keeps_all = self._options.retention is Retention.LIMITS
+            if problem := await unready(node, url, self._stream, copy, keeps_all=keeps_all):
                 return f"node {node + 1}: {problem}"
         return ""
 
@@ -165,7 +168,10 @@ class StreamScenario:
         return self.nodes.is_healthy(), self.nodes.copies(self._stream)
 
     async def end(self, problem: str) -> tuple[ClusterHistory, ClusterJudgement]:
-        """Every node is read, and the consumer drained; a stream that no node has is gone."""
+        """The consumer is drained, and every node read; a stream that no node has is gone."""
+        consumer = await self._drained()
+        if self._options.retention is not Retention.LIMITS:
+            self._copies = await self._same_copies(self._stream)
         logs: list[NodeLog] = []
         for node, copy in enumerate(self._copies):
             url = self.nodes.processes.url_of(node)
@@ -180,8 +186,9 @@ class StreamScenario:
             stream_exists=any(copy is not None for copy in self._copies),
             is_whole=not problem,
             problem=problem,
-            consumer=await self._drained(),
+            consumer=consumer,
             keys=await self._read_keys(),
+            retention=self._options.retention,
         )
         return history, judge(history)
 
@@ -190,14 +197,18 @@ class StreamScenario:
         last, problem = await drain(shared)
         return ConsumerHistory(shared.deliveries, shared.states, last, PROCESS, not problem, problem)
 
+    async def _same_copies(self, stream: str) -> Sequence[OwnCopy | None]:
+        """What each node states of its copy, once all state the same, or after a while."""
+        deadline = time.monotonic() + SAME_WITHIN_S
+        while True:
+            copies = await asyncio.to_thread(self.nodes.copies, stream)
+            if len({copy and copy[1:] for copy in copies}) == 1 or time.monotonic() > deadline:
+                return copies
+            await asyncio.sleep(LOOK_EVERY_S)
+
     async def _read_keys(self) -> KeyHistory:
         """Each node, once all state the same of the bucket, or after a while."""
-        deadline = time.monotonic() + KEYS_WHOLE_WITHIN_S
-        while time.monotonic() < deadline:
-            copies = await asyncio.to_thread(self.nodes.copies, self._keys.stream)
-            if len({copy and copy[1:] for copy in copies}) == 1:
-                break
-            await asyncio.sleep(LOOK_EVERY_S)
+        await self._same_copies(self._keys.stream)
         nodes = range(self._options.nodes)
         return KeyHistory(self._keys.updates, [await read_keys(self._keys, node) for node in nodes])
 
@@ -216,7 +227,8 @@ async def _create(requests: Requests, name: str, config: object) -> None:
 def started_streams(binary: Path, options: ClusterOptions) -> StreamScenario:
     """On nodes of our own."""
     jetstream = {"jetstream": {"sync_interval": options.sync}} if options.sync else {}
-    return StreamScenario(RelayedCluster(binary, jetstream, options.nodes), options)
+    node = TracedNatsServer if OF_POWER & set(options.faults) else NatsServer
+    return StreamScenario(RelayedCluster(binary, jetstream, options.nodes, node=node), options)
 
 
 def _stated(copy: OwnCopy | None) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import http.client
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -22,11 +22,19 @@ NAME = "plumbline"
 
 
 class NatsCluster(Cluster):
-    """``nodes`` servers with the same ``config``. Raises ``ServerError`` if ``binary`` is no program."""
+    """``nodes`` servers with the same ``config``, each made by ``node``. Raises ``ServerError`` if ``binary``
+    is no program."""
 
-    def __init__(self, binary: Path | str, config: Mapping[str, object], nodes: int) -> None:
+    def __init__(
+        self,
+        binary: Path | str,
+        config: Mapping[str, object],
+        nodes: int,
+        *,
+        node: Callable[[Path | str], NatsServer] = NatsServer,
+    ) -> None:
         self.config = dict(config)
-        self.nodes: Sequence[NatsServer] = [NatsServer(binary) for _ in range(nodes)]
+        self.nodes: Sequence[NatsServer] = [node(binary) for _ in range(nodes)]
         super().__init__(self.nodes)
 
     def _prepare(self) -> None:

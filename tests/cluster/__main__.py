@@ -14,8 +14,10 @@ from plumbline.interpreter import python_command
 
 FAULTS = (
     "none", "kill", "pause", "partition", "delay", "rolling", "leader", "pause-kill", "damage",
+    "power", "pause-power",
     "kill,pause,partition,delay",
 )  # fmt: skip
+OF_NATS = ("leader", "power", "pause-power")
 
 
 def main() -> int:
@@ -23,14 +25,15 @@ def main() -> int:
     parser.add_argument("--server", default="nats-server@newest")
     parser.add_argument("--for", dest="duration", default="60s")
     parser.add_argument("--rate", default="1000")
+    parser.add_argument("--retention", default="limits")
     parser.add_argument("--runs", type=int, default=3)
     options = parser.parse_args()
     failed = 0
-    possible = [one for one in FAULTS if one != "leader" or "nats" in options.server]
+    possible = [one for one in FAULTS if one not in OF_NATS or "nats" in options.server]
     for faults in possible:
         for seed in range(1, options.runs + 1):
             words = ["--server", options.server, "--faults", faults, "--for", options.duration]
-            words += ["--rate", options.rate, "--seed", str(seed)]
+            words += ["--rate", options.rate, "--seed", str(seed), "--retention", options.retention]
             ended = subprocess.run(
                 python_command("-m", "plumbline", "cluster", *words),
                 capture_output=True,

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 
+from plumbline.cluster.history import Retention
 from plumbline.cluster.nats.judging import judge
 from tests.cluster.simulated import SimulatedCluster
 from tests.cluster.simulated_nodes import SimulatedDefect
@@ -20,8 +21,10 @@ LINES = 100  # that are printed, about
 
 
 def convictions(seed: int, seconds: int, defect: SimulatedDefect | None = None) -> tuple[str, ...]:
-    """What a cluster is convicted of in so many virtual seconds, and whether something is undecided."""
-    found = judge(SimulatedCluster(seed, defect, seconds).run())
+    """What a cluster is convicted of in so many virtual seconds, and whether something is undecided. With an
+    odd seed, the stream is a work queue."""
+    retention = Retention.WORK_QUEUE if seed % 2 else Retention.LIMITS
+    found = judge(SimulatedCluster(seed, defect, seconds, retention).run())
     undecided = ("undecided",) if found.undecided else ()
     return (*(str(finding) for finding in found.findings), *undecided)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from functools import partial
 
-from plumbline.cluster.history import Attempt, AttemptOutcome
+from plumbline.cluster.history import Attempt, AttemptOutcome, Retention
 from plumbline.cluster.nats.history import ClusterHistory, LeaderRead, NodeLog
 from plumbline.wire.units import SECOND
 from tests.cluster.simulated_consumers import DRAINED_WITHIN, SimulatedConsumers
@@ -24,7 +24,14 @@ SETTLE = 150  # ticks after the last request
 class SimulatedCluster:
     """``run`` gives the history of one seed."""
 
-    def __init__(self, seed: int, defect: SimulatedDefect | None = None, seconds: int = 60) -> None:
+    def __init__(
+        self,
+        seed: int,
+        defect: SimulatedDefect | None = None,
+        seconds: int = 60,
+        retention: Retention = Retention.LIMITS,
+    ) -> None:
+        self._retention = retention
         self._servers = SimulatedNodes(seed, defect, seconds)
         self._consumers = SimulatedConsumers(self._servers)
         self._keys = SimulatedKeys(self._servers)
@@ -58,7 +65,7 @@ class SimulatedCluster:
         for _ in range(SETTLE):
             servers.step(tick)
             tick += 1
-        logs = [NodeLog(node.number, node.messages()) for node in servers.nodes]
+        logs = [NodeLog(node.number, self._kept(node)) for node in servers.nodes]
         whole = len({node.committed for node in servers.nodes}) == 1
         return ClusterHistory(
             self._attempts,
@@ -67,9 +74,20 @@ class SimulatedCluster:
             is_whole=whole,
             consumer=self._consumers.history(),
             keys=self._keys.history(),
+            retention=self._retention,
         )
 
     # -- servers -----------------------------------------------------------------------------
+
+    def _kept(self, node: Node) -> dict[int, str]:
+        """What this node has, without what the retention removes."""
+        messages = node.messages()
+        if self._retention is Retention.LIMITS:
+            return messages
+        if self._defect is SimulatedDefect.KEEPS_ACKNOWLEDGED and node.was_killed:
+            return messages
+        removed = self._consumers.removed(node)
+        return {sequence: name for sequence, name in messages.items() if sequence not in removed}
 
     def _lead(self, node: Node) -> None:
         forgets = self._defect is SimulatedDefect.FORGETS_MESSAGE_IDS
@@ -159,6 +177,8 @@ class SimulatedCluster:
                 continue
             place = self._highest - 1
             found = leader.log[place].id if place < leader.committed else None
+            if self._retention is not Retention.LIMITS and self._highest in self._consumers.removed(leader):
+                found = None
             now = servers.tick * TICK_NS + TICK_NS - 2
             self._reads.append(LeaderRead(now, now + 1, node.number, self._highest, found))
 

@@ -123,6 +123,16 @@ class SimulatedConsumers:
             consumer.floor = sequence
         return consumer
 
+    def removed(self, node: Node) -> set[int]:
+        """Sequences that a stream removes which keeps what is not acknowledged, as this node knows."""
+        if self._servers.defect is SimulatedDefect.REMOVES_DELIVERED:
+            return {one.sequence for one in self._deliveries}
+        return {
+            int(entry.id.removeprefix(ACKED))
+            for entry in node.log[: node.committed]
+            if entry.id.startswith(ACKED)
+        }
+
     def _pull(self, node: int, pulled: int) -> None:
         """A request reaches its node, which hands it to the leader."""
         leader = self._leader(node)
@@ -131,7 +141,7 @@ class SimulatedConsumers:
         consumer = self._applied(leader)
         waited = self._servers.tick - ACK_WAIT
         again = [sequence for sequence, at in consumer.pending.items() if at < waited]
-        if self._servers.defect is SimulatedDefect.NEVER_REDELIVERS:
+        if self._servers.defect in (SimulatedDefect.NEVER_REDELIVERS, SimulatedDefect.REMOVES_DELIVERED):
             again = []
         batch = again[:BATCH]
         while len(batch) < BATCH and consumer.next <= leader.committed:

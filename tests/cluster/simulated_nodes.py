@@ -50,6 +50,8 @@ class SimulatedDefect(StrEnum):
     LOSES_CONSUMER = "the consumer is gone when its leader was killed"
     COMPARES_WITH_COMMITTED = "an update is compared with what a majority has, not with the end of the log"
     COMPARES_NOT_AFTER_CHANGE = "a leader after the first one does not compare revisions"
+    KEEPS_ACKNOWLEDGED = "a node that was killed keeps what was acknowledged and has to be removed"
+    REMOVES_DELIVERED = "a message is removed when it is delivered, not when it is acknowledged"
     OLD_VALUES = "a node that was killed has the value before the last one of each key"
 
 

@@ -9,15 +9,15 @@ import os
 import shutil
 import signal
 import subprocess
-from collections.abc import Collection
+from collections.abc import Awaitable, Callable, Collection
 from itertools import permutations
 from pathlib import Path
 
 import pytest
 
 from plumbline.cluster.judging import ClusterRule
-from plumbline.cluster.nats.nodes import RelayedCluster
-from plumbline.cluster.nats.reading import Requests
+from plumbline.cluster.nats.nodes import RelayedCluster, TracedNatsServer
+from plumbline.cluster.nats.reading import Requests, read_object
 from plumbline.cluster.nats.scenario import started_streams
 from plumbline.cluster.nodes import NodeProcesses
 from plumbline.cluster.plan import FaultType, make_plan
@@ -60,6 +60,19 @@ def test_a_short_run_with_faults_is_conformant(server_binary: ServerBinary, tmp_
     assert "--seed 1" in found["command"]
     assert "<svg" in page.read_text()
     assert junit.read_text().count("<testcase") == len(found["requirements"])
+
+
+def test_a_work_queue_is_empty_of_what_was_acknowledged(server_binary: ServerBinary, tmp_path: Path) -> None:
+    out = tmp_path / "cluster.json"
+    words = ["--faults", "none", "--for", "5s", "--rate", "60", "--seed", "1", "--json", str(out)]
+    words += ["--retention", "workqueue"]
+    ended = subprocess.run(command(server_binary, *words), capture_output=True, text=True, check=False)
+    found = json.loads(out.read_bytes())
+    _, unexpected = unexpected_failures(found, server_binary.version)
+    assert not unexpected, ended.stdout
+    verdicts = {row["id"]: row["verdict"] for row in found["requirements"]}
+    assert verdicts["JS-CLUS-019"] == verdicts["JS-CLUS-001"] == "passed"
+    assert "--retention workqueue" in found["command"]
 
 
 def test_routes_pass_the_relays_and_a_cut_holds_them(server_binary: ServerBinary) -> None:
@@ -114,6 +127,41 @@ def test_a_cluster_that_loses_its_stores_is_convicted(
     assert "> PUB " in text
     assert "kill all: nodes 1 2 3 begins" in text
     assert json.loads(as_json(found))["findings_in_total"] == len(run.judgement.findings)
+
+
+@pytest.mark.parametrize("sync", ["always", "default"])
+def test_a_power_loss_takes_messages_only_if_they_were_not_fsynced(
+    server_binary: ServerBinary, sync: str
+) -> None:
+    if sync == "always" and numbers(server_binary.version) < (2, 10):
+        pytest.skip('nats-server before 2.10 has no sync_interval "always"')
+
+    async def publish(requests: Requests) -> object:
+        await requests.api("STREAM.CREATE.POWER", {"name": "POWER", "subjects": ["power"]})
+        return read_object((await requests.message("power", b"message")).payload)["seq"]
+
+    async def count(requests: Requests) -> object:
+        return (await requests.api("STREAM.INFO.POWER")).get("state", {}).get("messages", 0)
+
+    async def ask(question: Callable[[Requests], Awaitable[object]]) -> object:
+        requests = Requests("_INBOX.power")
+        await requests.connect(node.url)
+        try:
+            return await question(requests)
+        finally:
+            requests.close()
+
+    node = TracedNatsServer(server_binary.path)
+    node.config = {"jetstream": {"sync_interval": "always"} if sync == "always" else True}
+    with node:
+        assert asyncio.run(ask(publish)) == 1
+        node.kill()
+        node.lose_power()
+        for file in node.ports_files:
+            file.unlink()
+        node.launch()
+        node.await_ready()
+        assert asyncio.run(ask(count)) == (1 if sync == "always" else 0)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -6,7 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plumbline.cluster.plan import FaultScope, FaultType, make_plan, parse_faults
+from plumbline.cluster.plan import (
+    FaultScope,
+    FaultType,
+    is_power_loss_of_majority,
+    make_plan,
+    parse_faults,
+)
 from plumbline.errors import UsageProblem
 from plumbline.wire.units import SECOND
 
@@ -61,10 +67,19 @@ def test_in_a_ring_every_node_reaches_a_majority_of_its_own(nodes: int) -> None:
 
 
 def test_a_node_is_killed_while_others_are_paused() -> None:
-    for fault in make_plan([FaultType.PAUSE_KILL], 5, 600 * SECOND, 1):
+    for fault in make_plan([FaultType.PAUSE_KILL, FaultType.PAUSE_POWER], 5, 600 * SECOND, 1):
         assert len(fault.nodes) == 2
         assert len(fault.killed) == 1
         assert not set(fault.killed) & set(fault.nodes)
+
+
+def test_a_power_loss_of_most_nodes_is_known_before_it_strikes() -> None:
+    plan = make_plan([FaultType.POWER], 3, 600 * SECOND, 1)
+    assert is_power_loss_of_majority(plan, 3)
+    small = [fault for fault in plan if fault.scope in (FaultScope.ONE, FaultScope.MINORITY)]
+    assert small
+    assert not is_power_loss_of_majority(small, 3)
+    assert not is_power_loss_of_majority(make_plan([FaultType.KILL], 3, 600 * SECOND, 1), 3)
 
 
 def test_no_fault_is_an_empty_plan() -> None:

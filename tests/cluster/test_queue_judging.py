@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from plumbline.cluster.amqp.history import Delivery, QueueHistory, Settlement
 from plumbline.cluster.amqp.judging import judge
+from plumbline.cluster.amqp.scenario import QueueScenario
 from plumbline.cluster.history import Attempt, AttemptOutcome
 from plumbline.cluster.judging import ClusterRule
+from plumbline.cluster.plan import FaultType
+from plumbline.cluster.scenario import ClusterOptions
+from plumbline.cluster.user import UserCluster
 from plumbline.cluster.verdicts import AMQP_CHECKS
+from plumbline.wire.units import SECOND
 
 ACK, REQUEUE, NONE = Settlement.ACK, Settlement.REQUEUE, Settlement.NONE
 
@@ -99,3 +106,14 @@ def test_nothing_is_lost_while_the_queue_is_not_drained() -> None:
 
 def test_a_run_without_evidence_decides_nothing() -> None:
     assert set(judge(QueueHistory([], [])).undecided) == set(AMQP_CHECKS) - {ClusterRule.AVAILABLE}
+
+
+def test_a_queue_whose_nodes_do_not_run_is_undecided() -> None:
+    urls = ["amqp://127.0.0.1:1", "amqp://127.0.0.1:2", "amqp://127.0.0.1:3"]
+    options = ClusterOptions(3, (FaultType.KILL,), 8 * SECOND, 100, 1)
+    nodes = UserCluster(urls, ["true"], ["true"])
+    nodes.processes.kill(range(3))
+    history, judged = asyncio.run(QueueScenario(nodes, options).end("no node starts again"))
+    assert not history.is_empty
+    assert history.problem.endswith("it could not be drained through node 3, which does not run")
+    assert judged.of(ClusterRule.AVAILABLE)

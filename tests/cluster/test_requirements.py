@@ -6,10 +6,18 @@ import subprocess
 
 import pytest
 
-from plumbline.cluster.judging import ClusterRule
-from plumbline.cluster.nats.history import ClusterHistory
+from plumbline.cluster.history import Attempt, AttemptOutcome
+from plumbline.cluster.judging import ClusterJudgement, ClusterRule
+from plumbline.cluster.nats.history import ClusterHistory, NodeLog
 from plumbline.cluster.nats.judging import judge
-from plumbline.cluster.verdicts import CHECKS, REQUIREMENTS, catalogue, check_results
+from plumbline.cluster.verdicts import (
+    BY_POWER_LOSS,
+    BY_POWER_LOSS_OF_MAJORITY,
+    CHECKS,
+    REQUIREMENTS,
+    catalogue,
+    check_results,
+)
 from plumbline.conformance.requirements.catalogue import Catalogue
 from plumbline.verdicts import Outcome
 from tests.cli.command import PLUMBLINE
@@ -53,3 +61,34 @@ def test_a_known_failure_is_named_for_its_release(version: str, count: int) -> N
     }
     assert results["JS-CLUS-010"].outcome is Outcome.FAILED
     assert len(results["JS-CLUS-010"].known) == count
+
+
+LOST = judge(
+    ClusterHistory(
+        [Attempt(0, 0, 0, 1, 2, AttemptOutcome.OK, 1)], [], [NodeLog(node, {}) for node in range(3)]
+    )
+)
+STORED_TWICE = judge(ClusterHistory([Attempt(0, 0, 0, 1)], [], [NodeLog(0, {1: "0-0", 2: "0-0"})]))
+GONE = judge(ClusterHistory([], [], [], stream_exists=False, is_whole=False))
+
+
+@pytest.mark.parametrize(
+    ("judged", "explained", "requirement", "outcome"),
+    [
+        (LOST, frozenset(), "JS-CLUS-001", Outcome.FAILED),
+        (LOST, BY_POWER_LOSS, "JS-CLUS-001", Outcome.UNTESTABLE),
+        (STORED_TWICE, BY_POWER_LOSS, "JS-CLUS-004", Outcome.FAILED),
+        (GONE, BY_POWER_LOSS, "JS-CLUS-010", Outcome.FAILED),
+        (GONE, BY_POWER_LOSS_OF_MAJORITY, "JS-CLUS-010", Outcome.UNTESTABLE),
+    ],
+)
+def test_what_the_documentation_allows_after_a_power_loss_is_no_failure(
+    judged: ClusterJudgement, explained: frozenset[ClusterRule], requirement: str, outcome: Outcome
+) -> None:
+    results = {
+        result.requirements[0]: result
+        for result in check_results("nats", judged, catalogue(), (), 1.0, "2.15.2", explained)
+    }
+    found = results[requirement]
+    assert found.outcome is outcome
+    assert ("Syncing data to disk" in found.message) is (outcome is Outcome.UNTESTABLE)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from plumbline.cluster.history import Retention
 from plumbline.cluster.judging import ClusterJudgement, ClusterRule
 from plumbline.cluster.nats.judging import judge
 from plumbline.cluster.verdicts import NATS_CHECKS
@@ -37,7 +38,10 @@ EXPECTED = {
     SimulatedDefect.COMPARES_WITH_COMMITTED: ClusterRule.COMPARE_AND_SET,
     SimulatedDefect.COMPARES_NOT_AFTER_CHANGE: ClusterRule.COMPARE_AND_SET,
     SimulatedDefect.OLD_VALUES: ClusterRule.LAST_VALUE,
+    SimulatedDefect.KEEPS_ACKNOWLEDGED: ClusterRule.REMOVED,
+    SimulatedDefect.REMOVES_DELIVERED: ClusterRule.LOST,
 }
+OF_WORK_QUEUES = (SimulatedDefect.KEEPS_ACKNOWLEDGED, SimulatedDefect.REMOVES_DELIVERED)
 
 
 WHOLE_S = 60  # virtual seconds
@@ -45,7 +49,8 @@ UNTIL_CONVICTED_S = (20, 60, 300)  # a fault may have to strike a leader, and th
 
 
 def judged(seed: int, defect: SimulatedDefect | None = None, seconds: int = WHOLE_S) -> ClusterJudgement:
-    return judge(SimulatedCluster(seed, defect, seconds).run())
+    retention = Retention.WORK_QUEUE if defect in OF_WORK_QUEUES else Retention.LIMITS
+    return judge(SimulatedCluster(seed, defect, seconds, retention).run())
 
 
 SEEDS = [pytest.param(seed, marks=[pytest.mark.slow] if seed else []) for seed in range(10)]
