@@ -17,12 +17,13 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from plumbline.cli.output import concealed, own_secrets, warn
+from plumbline.cli.output import conceal, concealed, own_secrets, warn
 from plumbline.errors import ExitCode, PlumblineError
 from plumbline.interrupts import terminated_as_interrupted
-from plumbline.masking import masked_url
+from plumbline.masking import mask_of_arguments, masked_url
 from plumbline.visible import one_line
 
+_SECRETS = "plumbline.secrets"  # of the arguments, in what click keeps of a command
 MAX_SHOWN = 300  # characters of the text of an unexpected error
 # Of a file that the command line names: there is none, or the user may not, or there is no room.
 _PLACES = frozenset({
@@ -34,9 +35,15 @@ _PLACES = frozenset({
 class CommandGroup(TyperGroup):
     """Commands that may raise anything."""
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Keeps the arguments, of which some may be secret."""
+        ctx.meta[_SECRETS] = mask_of_arguments(args)
+        return super().parse_args(ctx, args)
+
     def invoke(self, ctx: Any) -> Any:
         """Runs the command. Raises ``typer.Exit``, and errors of the command line, which typer prints."""
         with own_secrets():
+            conceal(ctx.meta[_SECRETS])
             try:
                 with terminated_as_interrupted():
                     result = super().invoke(ctx)

@@ -7,9 +7,10 @@ import sys
 
 def main() -> None:
     """The entry point of the console script."""
+    from plumbline.cli.programs import exit_code_of
     from plumbline.reference_broker.nats.drop_in.shell.program import run
 
-    sys.exit(run(sys.argv[1:]))
+    sys.exit(exit_code_of(run))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Ctrl-C, SIGTERM and the end of a run's time: all end a run in order, and none cuts off what cleans up.
 
-Outside the main thread, where Python lets nobody handle signals, all of this does nothing.
+Outside the main thread, where Python does not handle signals, all of this does nothing.
 """
 
 from __future__ import annotations

@@ -17,6 +17,7 @@ import re
 from base64 import b64encode
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
+from urllib.parse import unquote
 
 MIN_CHARACTERS = 6  # of a secret; a shorter one is weak
 MIN_BASE64 = 7  # characters that are the same whatever comes before and after
@@ -28,6 +29,9 @@ _LETTERS = {"\n": "n", "\r": "r", "\t": "t", "\b": "b", "\f": "f", "\0": "0", '"
 _IN_BASE64 = {"+": "[+-]", "/": r"(?:\\)?[/_]"}
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _NO_PORT = re.compile(r":(?!\d{0,5}(?:[/?#]|$))[^\]]*$")
+_LOGIN = re.compile(  # NAME=URL and --option=URL, too
+    r"(?P<before>(?:[\w-]+=)?(?:[A-Za-z][A-Za-z0-9+.-]*:/{1,2})?+)(?P<user>[^\s@:]*):(?P<secret>\S+)@(?P<place>\S*)"
+)
 _FIELD = r'"(?:pass|password|auth_token|token)\\*"\s*:\s*\\*"'
 
 
@@ -77,6 +81,18 @@ def masked_url(text: str) -> str:
     start = scheme.end() if scheme else 0
     _, at, place = text[start:].rpartition("@")
     return text[:start] + (f"***@{place}" if at else _NO_PORT.sub(":***", place))
+
+
+def mask_of_arguments(arguments: Iterable[str]) -> Mask:
+    """A mask of the password of each argument that looks like a URL with a login. Whatever the argument is
+    for: an error of a command may repeat what was written in the wrong place."""
+    mask = Mask()
+    for argument in arguments:
+        found = _LOGIN.fullmatch(argument)
+        if found is not None and found["user"] != found["secret"]:  # the default of RabbitMQ is no secret
+            user, secret = unquote(found["user"]), unquote(found["secret"])
+            mask |= Mask.of(secret, user=user, shown=found["before"] + user + found["place"])
+    return mask
 
 
 def _asterisks(found: re.Match[str]) -> str:

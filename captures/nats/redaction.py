@@ -1,10 +1,10 @@
 """Masks secrets in a copy of what a NATS client sends, byte for byte as it comes, at equal length.
 
-A line that begins with CONNECT and a brace, with or without JSON's blanks between them, is the operation. A
-machine reads the JSON on it and decides on each byte when it sees it: a key comes before its value, so
-nothing needs to be held back, however the line is cut into segments. What is not the JSON that a server would
-take is masked to the end of its line. A payload with a line of its own that begins like that is masked too:
-better too much than a secret on disk.
+A line that begins with CONNECT and a brace, with or without blanks or control characters between them, is the
+operation. A machine reads the JSON on it and decides on each byte when it sees it: a key comes before its
+value, so nothing needs to be held back, however the line is cut into segments. What is not the JSON that a
+server would take is masked to the end of its line. A payload with a line of its own that begins like that is
+masked too: better too much than a secret on disk.
 Source: docs.nats.io, "Client Protocol", CONNECT; servers match keys without their case.
 """
 
@@ -26,6 +26,7 @@ _VERB = b"connect"
 _LINE = re.compile(rb"\n[cC]")  # the common segment has none, and is looked at no closer
 _FIRST = frozenset(b"Cc")
 _BLANK = frozenset(b" \t\r")
+_BEFORE_JSON = frozenset(range(ord(" ") + 1)) - {ord("\n")}  # also what no server takes for a blank
 _SCALAR = frozenset(b"+-.0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
 _LF, _QUOTE, _BACKSLASH = ord("\n"), ord('"'), ord("\\")
 _OPEN_OBJECT, _OPEN_ARRAY, _CLOSE, _COLON, _COMMA = ord("{"), ord("["), frozenset(b"}]"), ord(":"), ord(",")
@@ -77,7 +78,7 @@ class NatsRedactor:
             elif self._matched == len(_VERB):
                 if data[at] == _OPEN_OBJECT:
                     self._json = _JsonMask()
-                elif data[at] in _BLANK:
+                elif data[at] in _BEFORE_JSON:
                     at += 1
                 else:
                     self._matched = None  # no JSON object: a payload that begins like this, or refused anyway

@@ -34,6 +34,7 @@ def test_each_secret_is_masked_at_equal_length_and_the_rest_stays(name: str) -> 
         (b'connect\t{"PASS" : "abc"}\r\n', b'connect\t{"PASS" : "***"}\r\n'),
         (b'CONNECT\r{"pass":"abc"}\r\n', b'CONNECT\r{"pass":"***"}\r\n'),
         (b'CONNECT \t\r {"pass":"abc"}\r\n', b'CONNECT \t\r {"pass":"***"}\r\n'),
+        (b'CONNECT\x0b\x0c\0{"pass":"abc"}\r\n', b'CONNECT\x0b\x0c\0{"pass":"***"}\r\n'),
         (b'CONNECT{"pass":"abc"}\r\n', b'CONNECT{"pass":"***"}\r\n'),
         (b'CONNECT {"\\u0070ass":"abc"}\r\n', b'CONNECT {"\\u0070ass":"***"}\r\n'),
         (b'CONNECT {"pass":-12.5,"a":7}\r\n', b'CONNECT {"pass":11111,"a":7}\r\n'),

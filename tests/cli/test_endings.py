@@ -8,7 +8,7 @@ import signal
 import stat
 import subprocess
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ import pytest
 import typer
 
 from plumbline.cli.main import app
+from plumbline.cli.programs import exit_code_of
 from plumbline.errors import TargetUnreachable, UsageProblem
 from tests.cli.command import PLUMBLINE, ROOT, environment, one_sentence
 from tests.cli.test_commands import EVERY
@@ -66,6 +67,21 @@ def test_an_unexpected_error_is_a_sentence_and_a_file(
     text = file.read_text()
     assert text.startswith("Traceback (most recent call last):")
     assert text.endswith("LookupError: the cause\n")
+
+
+def test_a_program_that_stands_in_for_a_server_ends_so_too(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    assert exit_code_of(lambda arguments: len(arguments) * 0) == 0
+
+    def fails(arguments: Sequence[str]) -> int:
+        raise LookupError("the cause")
+
+    assert exit_code_of(fails) == 4
+    found = SENTENCE.fullmatch(one_sentence(capsys.readouterr().err))
+    assert found is not None
+    assert Path(found["file"]).parent == tmp_path
 
 
 @pytest.mark.parametrize("name", LEAVES)

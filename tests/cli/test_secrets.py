@@ -220,6 +220,28 @@ def test_a_wrong_variant_is_shown_without_its_password(value: str, tmp_path: Pat
     assert not shows((ended.out + ended.err).encode())
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("verify", "--target"),
+        ("verify", "--server"),
+        ("verify", "--select"),
+        ("explore", "--target"),
+        ("list",),
+        ("show",),
+        ("report",),
+        ("results", "check"),
+        ("broker", "nats", "-c"),
+    ],
+)
+def test_a_url_in_the_wrong_place_is_shown_without_its_password(
+    arguments: tuple[str, ...], tmp_path: Path
+) -> None:
+    ended = run((*PLUMBLINE, *arguments, "nats://alice:s3c/r3tPW@h:1"), tmp_path)
+    assert (ended.code, "alice" in ended.err) == (2, True)
+    assert not shows((ended.out + ended.err).encode())
+
+
 def test_a_password_is_given_once_and_for_a_url(tmp_path: Path) -> None:
     (tmp_path / "pw").write_text("other\n")
     (tmp_path / "empty").write_text("\n")

@@ -13,7 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from plumbline.conformance.journal import MAX_RAW_BYTES, Journal
-from plumbline.masking import MIN_CHARACTERS, Mask, masked_url
+from plumbline.masking import MIN_CHARACTERS, Mask, mask_of_arguments, masked_url
 from plumbline.wire.escapes import escaped, escaped_bytes
 from plumbline.wire.nats import Connect, Decoder, Sender, printable
 
@@ -160,3 +160,28 @@ def test_a_journal_masks_a_secret_that_its_limit_cuts(missing: int) -> None:
 )
 def test_what_should_be_a_url_is_shown_without_what_may_be_a_password(url: str, shown: str) -> None:
     assert masked_url(url) == shown
+
+
+@pytest.mark.parametrize(
+    "argument",
+    [
+        "nats://alice:s3c%2fr3t@h:1",
+        "nats://alice:s3c/r3t@h:1",
+        "nats:/alice:s3c/r3t@h:1",
+        "alice:s3c/r3t@h",
+        "--target=nats://alice:s3c/r3t@h",
+        "auth=amqp://alice:s3c/r3t@h",
+    ],
+)
+def test_the_password_of_an_argument_is_masked_wherever_it_is_repeated(argument: str) -> None:
+    mask = mask_of_arguments(["verify", argument])
+    repeated = mask.text(f"{argument} s3c/r3t s3c%2Fr3t")
+    assert ("alice:**" in repeated, "s3c" in repeated, "r3t" in repeated) == (True, False, False)
+
+
+@pytest.mark.parametrize(
+    "argument",
+    ["nats-server@2.10.14", "amqp://guest:guest@h", "nats://h:4222", "drop PUB a:secret @b", "nats://a@h:1"],
+)
+def test_an_argument_without_a_password_masks_nothing(argument: str) -> None:
+    assert mask_of_arguments([argument]).text(argument) == argument

@@ -185,3 +185,13 @@ def test_more_than_a_disk_has_is_not_unpacked(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(places, "MOST", 5000)
     (tmp_path / "a.gz").write_bytes(gzip.compress(bytes(100_000)))
     assert sum(len(piece.data) for piece in places.pieces(tmp_path / "a.gz")) < 50_000
+
+
+@pytest.mark.parametrize(
+    ("folder", "count"), [("test_with_secrets_kept_a_note_0", 0), ("test_with_secrets_masked_0", 1)]
+)
+def test_only_named_tests_may_write_a_secret(folder: str, count: int, tmp_path: Path) -> None:
+    written = tmp_path / "pytest-0" / folder / "report"
+    written.parent.mkdir(parents=True)
+    written.write_bytes(RAW)
+    assert len(list(Search({PLANTED: "here"}).hits(tmp_path))) == count
