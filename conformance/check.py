@@ -16,7 +16,8 @@ class Check(Struct, frozen=True):
     """One check. ``where`` is file:line; it holds from protocol level ``since`` on and before ``until``.
 
     ``alone``: no other check may run beside it, since it shows to them. ``shares``: a word for what it has in
-    common with others and takes long; one process runs them all, first.
+    common with others and takes long; one process runs them all, first. ``is_long``: it takes seconds, or a
+    hundred round trips, and begins before others.
     """
 
     id: str
@@ -30,6 +31,7 @@ class Check(Struct, frozen=True):
     until: str | None = None
     alone: bool = False
     shares: str = ""
+    is_long: bool = False
 
     @property
     def protocol(self) -> str:
@@ -62,6 +64,7 @@ class CheckOptions(Struct, frozen=True):
     until: str | None
     alone: bool
     shares: str
+    is_long: bool
 
 
 def verifies(
@@ -72,19 +75,22 @@ def verifies(
     until: str | None = None,
     alone: bool = False,
     shares: str = "",
+    is_long: bool = False,
 ) -> Callable[[Function], Function]:
     """Mark a function of one argument, ``session``, as the check of these requirements.
 
     The first line of its docstring is the title. ``variant`` names the server configuration it needs
     (conformance/variants.toml). ``alone`` keeps every other check of the run away meanwhile: what subscribes
     to everything, for example, is interest in what others expect no responders for. Checks with the same word
-    in ``shares`` are run one after the other, first: they share what takes long.
+    in ``shares`` are run one after the other, first: they share what takes long. After them come those that
+    ``is_long`` marks: they take seconds, or a hundred round trips, and no run is to end with one.
     """
     if not requirements:
         raise ValueError("a check verifies at least one requirement")
 
     def mark(function: Function) -> Function:
-        setattr(function, ATTRIBUTE, CheckOptions(requirements, source, variant, since, until, alone, shares))
+        options = CheckOptions(requirements, source, variant, since, until, alone, shares, is_long)
+        setattr(function, ATTRIBUTE, options)
         return function
 
     return mark
@@ -109,6 +115,7 @@ def check_of(function: Callable[[Any], None]) -> Check | None:
         until=marked.until,
         alone=marked.alone,
         shares=marked.shares,
+        is_long=marked.is_long,
     )
 
 

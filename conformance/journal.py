@@ -21,7 +21,7 @@ from plumbline.bounds import (
 from plumbline.masking import Mask
 from plumbline.verdicts import CheckResult, Direction, WireLine
 
-# Of one operation: nobody reads through megabytes of payload, and results would carry them along.
+# Of one operation: megabytes of payload are too long to read, and results would carry them along.
 MAX_RAW_BYTES = JOURNAL_RAW
 
 

@@ -69,7 +69,7 @@ class BaseSession:
         return self._names.setdefault(label, f"{self._token}_{label}")
 
     def inbox(self, label: str = "inbox") -> str:
-        """What ``$inbox`` means in a trace: a name nobody else uses, the same one for the same label."""
+        """What ``$inbox`` means in a trace: a name with no other user, the same one for the same label."""
         raise NotImplementedError
 
     def connect(

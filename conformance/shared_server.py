@@ -14,7 +14,16 @@ import msgspec
 from msgspec import Struct
 
 from plumbline.conformance.amqp.session import AmqpSession
-from plumbline.conformance.outcomes import CheckEnded, Failed, NotClaimed, Unsupported, Untestable
+from plumbline.conformance.outcomes import (
+    CheckEnded,
+    ClosedInstead,
+    Failed,
+    NotClaimed,
+    NothingCame,
+    StillOpen,
+    Unsupported,
+    Untestable,
+)
 from plumbline.conformance.own_server import OwnServer
 from plumbline.conformance.runner.run_lock import file_lock
 from plumbline.verdicts import WireLine
@@ -23,7 +32,8 @@ Part = Callable[[AmqpSession, OwnServer], Iterator[None]]
 Ending = Callable[[OwnServer], None]
 
 _KINDS: Mapping[str, type[CheckEnded]] = {
-    kind.__name__: kind for kind in (Failed, NotClaimed, Unsupported, Untestable)
+    kind.__name__: kind
+    for kind in (Failed, NothingCame, ClosedInstead, StillOpen, NotClaimed, Unsupported, Untestable)
 }
 
 
@@ -97,7 +107,7 @@ def _play(session: AmqpSession, parts: Sequence[Part], endings: Sequence[Ending]
 
 
 def _wire(part: str, exchanged: Sequence[tuple[str, WireLine]]) -> list[WireLine]:
-    """What is of this part: all of a connection that nobody else used, though it came while others acted."""
+    """What is of this part: all of a connection that only it used, though it came while others acted."""
     users: dict[str, set[str]] = {}
     for actor, line in exchanged:
         if line.direction == ">":

@@ -49,7 +49,7 @@ class AmqpSession(BaseSession):
         self._stage: AmqpStage | None = None
 
     def inbox(self, label: str = "inbox") -> str:
-        """``$queue`` in a trace: a name nobody else uses."""
+        """``$queue`` in a trace: a name with no other user."""
         return self.name(label)
 
     # -- connections -------------------------------------------------------------------------
@@ -222,8 +222,9 @@ class AmqpSession(BaseSession):
             if connection.name != STAGE:
                 connection.close()
         try:
-            for kind, name in sorted(self._made):
-                self.stage.delete(kind, name)
+            made = sorted(self._made)
+            self.stage.delete_all(made)
+            for kind, name in made:
                 self._ledger.record_deleted(kind, name)
             self._made.clear()
         except CheckEnded:

@@ -8,7 +8,7 @@ answer may still show the state before.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
@@ -66,17 +66,28 @@ class AmqpStage:
 
     def answer(self, method: str, **arguments: Any) -> Method:
         """Its ``-ok``, or the channel.close of a refusal. Raises ``Untestable``, ``Inconclusive``."""
-        self._channel = self._channel or self._reopen_channel() or self._new_channel()
-        answer = self._ask(Method.make(method, self._channel, **arguments), f"an answer to {method}")
-        if answer.method == "channel.close":
-            self._connection.send(Method.make("channel.close-ok", self._channel))
-            self._closed.append(self._channel)
-            self._channel = 0
-        elif answer.method != f"{method}-ok":
-            raise Untestable(
-                f"{method} got an unexpected answer", expected=f"{method}-ok", actual=str(answer)
-            )
-        return answer
+        return next(self._answers([(method, arguments)]))
+
+    def _answers(self, requests: Sequence[tuple[str, Mapping[str, Any]]]) -> Iterator[Method]:
+        """The same for each of these methods and their arguments, which are sent at once: on a slow link that
+        is one wait. A refusal is the last answer."""
+        channel = self._channel = self._channel or self._reopen_channel() or self._new_channel()
+        questions = [
+            (Method.make(method, channel, **arguments), f"an answer to {method}")
+            for method, arguments in requests
+        ]
+        for (method, _), answer in zip(requests, self._ask_all(questions), strict=True):
+            if answer.method == "channel.close":
+                self._connection.send(Method.make("channel.close-ok", channel))
+                self._closed.append(channel)
+                self._channel = 0
+            elif answer.method != f"{method}-ok":
+                raise Untestable(
+                    f"{method} got an unexpected answer", expected=f"{method}-ok", actual=str(answer)
+                )
+            yield answer
+            if not self._channel:
+                return
 
     def _new_channel(self) -> int:
         """Opened when it is first used."""
@@ -95,20 +106,35 @@ class AmqpStage:
 
     def _ask(self, asked: Method, expected: str) -> Method:
         """Send it; what comes on its channel. Raises ``Untestable``, ``Inconclusive``."""
-        unanswered, api = self._session.unanswered, f"{asked.method}{self._server}"
-        if reason := unanswered.given_up(api):
-            self.is_silent = True
-            raise Untestable(reason)
+        return next(self._ask_all([(asked, expected)]))
+
+    def _ask_all(self, questions: Sequence[tuple[Method, str]]) -> Iterator[Method]:
+        """The same for methods on one channel, and what is expected for each: all are sent at once."""
+        unanswered = self._session.unanswered
+        apis = [f"{asked.method}{self._server}" for asked, _ in questions]
+        for api in dict.fromkeys(apis):
+            if reason := unanswered.given_up(api):
+                self.is_silent = True
+                raise Untestable(reason)
+        unsent = [asked for asked, _ in questions]
+        for (asked, expected), api in zip(questions, apis, strict=True):
+            answer = self._sent_and_answered(unsent, asked, expected, api)
+            unanswered.record_answer(api)
+            yield answer
+            unsent = []
+
+    def _sent_and_answered(self, unsent: Sequence[Method], asked: Method, expected: str, api: str) -> Method:
+        """The answer to ``asked``, once ``unsent`` is sent, which opens the channel first."""
         try:
-            operation = self._answer_to(asked, expected)
+            self._connection.send(*unsent)
+            operation = self._next_answer(asked, expected)
         except Failed as error:
             if not self._connection.has_ended:
                 self.is_silent = True
-                unanswered.record_silence(
+                self._session.unanswered.record_silence(
                     api, lambda: answers_now(self._connection, lambda: self._answer_to(asked, expected))
                 )
             raise Untestable(error.message, expected=error.expected, actual=error.actual) from None
-        unanswered.record_answer(api)
         if operation.method == "connection.close":
             raise Untestable("the stage connection was closed", expected=expected, actual=str(operation))
         assert isinstance(operation, Method)
@@ -117,6 +143,9 @@ class AmqpStage:
     def _answer_to(self, asked: Method, expected: str) -> Operation:
         """Send it; what comes on its channel. Raises ``Failed`` if nothing comes, also to channel.open."""
         self._connection.send(asked)
+        return self._next_answer(asked, expected)
+
+    def _next_answer(self, asked: Method, expected: str) -> Operation:
         moment = self._session.moment
         arrival = self._connection.arrival(REQUEST_WITHIN_S, expected, since=moment, stream=asked.channel)
         operation: Operation = arrival.operation
@@ -184,7 +213,13 @@ class AmqpStage:
 
     def delete(self, kind: str, name: str) -> None:
         """Delete a ``queue`` or ``exchange``; one that is gone, or goes with its connection, is no error."""
-        self.answer(f"{kind}.delete", **{kind: name})
+        self.delete_all([(kind, name)])
+
+    def delete_all(self, objects: Sequence[tuple[str, str]]) -> None:
+        """The same for objects by their kind and name."""
+        left = [(f"{kind}.delete", {kind: name}) for kind, name in objects]
+        while left:  # a refusal closes the channel, so what was sent behind it is not answered
+            left = left[sum(1 for _ in self._answers(left)) :]
 
     # -- state -------------------------------------------------------------------------------
 

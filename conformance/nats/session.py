@@ -70,7 +70,7 @@ class NatsSession(BaseSession):
         return self._names.setdefault(label, f"{kind}{self._token}_{label.removeprefix(kind)}")
 
     def inbox(self, label: str = "inbox") -> str:
-        """A subject nobody else uses; the same one for the same label."""
+        """A subject with no other user; the same one for the same label."""
         return f"{self.url(self.variant).inbox_prefix}.{self._token}.{label}"
 
     # -- connections -------------------------------------------------------------------------
@@ -269,8 +269,7 @@ class NatsSession(BaseSession):
             if connection.name != STAGE:
                 connection.close()
         try:
-            for stream in sorted(self._streams):
-                self.stage.delete_stream(stream, CLEAN_UP_WITHIN_S)
+            self.stage.delete_streams(sorted(self._streams), CLEAN_UP_WITHIN_S)
             self._streams.clear()
         except CheckEnded:
             pass  # the run's final sweep (conformance.runner.sweep) deletes what is left, and says so

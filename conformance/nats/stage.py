@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import json
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -79,29 +79,40 @@ class JetStreamStage:
         within: float = REQUEST_WITHIN_S,
     ) -> Msg | HMsg:
         """Publish with a reply subject and wait for the answer. Raises ``Untestable``, ``Inconclusive``."""
-        asked = _Request(subject, payload, tuple(headers), within)
-        self._require_room(asked)
-        unanswered, api = self._session.unanswered, f"{asked.api}{self._server}"
-        if reason := unanswered.given_up(api):
-            self.is_silent = True
-            raise Untestable(reason)
+        return self._request_all([_Request(subject, payload, tuple(headers), within)])[0]
+
+    def _request_all(self, asked: Sequence[_Request]) -> list[Msg | HMsg]:
+        """Publish all, then wait for the answers: on a slow link one wait. Raises as ``request``."""
+        apis = [f"{one.api}{self._server}" for one in asked]
+        for one, api in zip(asked, apis, strict=True):
+            self._require_room(one)
+            if reason := self._session.unanswered.given_up(api):
+                self.is_silent = True
+                raise Untestable(reason)
+        places = {self._send_request(one): place for place, one in enumerate(asked)}
+        answers: dict[int, Msg | HMsg] = {}
+        while (left := next((place for place in places.values() if place not in answers), None)) is not None:
+            operation = self._reply(asked[left], apis[left])
+            if isinstance(operation, Err):
+                raise Untestable(f"{asked[left].subject} was refused", actual=str(operation))
+            place = places.get(operation.subject)
+            if place is not None:
+                self._session.unanswered.record_answer(apis[place])
+                answers[place] = operation
+        return [answers[place] for place in range(len(asked))]
+
+    def _reply(self, asked: _Request, api: str) -> Msg | HMsg | Err:
+        """The next answer, to any request, or error. Raises ``Untestable`` if none comes in time."""
         try:
-            reply = self._send_request(asked)
-            while True:
-                operation = self._reply(asked)
-                if isinstance(operation, Err):
-                    raise Untestable(f"{subject} was refused", actual=str(operation))
-                if operation.subject == reply:
-                    unanswered.record_answer(api)
-                    return operation
+            return self._next_reply(asked)
         except Failed as error:
             if not self._connection.has_ended:
                 self.is_silent = True
-                unanswered.record_silence(
+                self._session.unanswered.record_silence(
                     api, lambda: answers_now(self._connection, lambda: self._answer_to(asked))
                 )
             raise Untestable(
-                f"{subject} got no answer", expected=error.expected, actual=error.actual
+                f"{asked.subject} got no answer", expected=error.expected, actual=error.actual
             ) from None
 
     def _send_request(self, asked: _Request) -> str:
@@ -114,8 +125,8 @@ class JetStreamStage:
         )
         return reply
 
-    def _reply(self, asked: _Request) -> Msg | HMsg | Err:
-        """The next answer, to any request, or error. Raises ``Failed`` if none comes in time."""
+    def _next_reply(self, asked: _Request) -> Msg | HMsg | Err:
+        """The same. Raises ``Failed`` if none comes in time."""
         moment = self._session.moment
         while True:
             operation = self._connection.arrival(
@@ -126,7 +137,7 @@ class JetStreamStage:
 
     def _answer_to(self, asked: _Request) -> Msg | HMsg | Err:
         self._send_request(asked)
-        return self._reply(asked)
+        return self._next_reply(asked)
 
     def _require_room(self, asked: _Request) -> None:
         """Raises ``Unsupported`` for a message that INFO's max_payload does not allow."""
@@ -139,11 +150,8 @@ class JetStreamStage:
         self, verb: str, *names: str, body: dict[str, Any] | None = None, within: float = REQUEST_WITHIN_S
     ) -> dict[str, Any]:
         """The decoded answer to ``$JS.API.<verb>.<names>``, an error answer included."""
-        payload = json.dumps(body).encode() if body is not None else b""
-        operation = self.request(api_subject(verb, *names), payload, within=within)
-        if isinstance(operation, HMsg):
-            raise Untestable(f"{verb} is not answered by JetStream", actual=str(operation))
-        return _decoded(operation)
+        asked = _api_request(verb, names, body, within)
+        return _api_answer(verb, self._request_all([asked])[0])
 
     def api(self, verb: str, *names: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
         """The same, for a request that must succeed.
@@ -154,6 +162,13 @@ class JetStreamStage:
         reply = self.answer(verb, *names, body=body)
         _require_success(reply, f"{verb} {' '.join(names)}")
         return reply
+
+    def api_all(self, verb: str, requests: Iterable[tuple[tuple[str, ...], dict[str, Any]]]) -> None:
+        """The same for each of these names in the subject and bodies, with one wait for all answers."""
+        requests = list(requests)
+        asked = [_api_request(verb, names, body, REQUEST_WITHIN_S) for names, body in requests]
+        for (names, _), answer in zip(requests, self._request_all(asked), strict=True):
+            _require_success(_api_answer(verb, answer), f"{verb} {' '.join(names)}")
 
     def page(self, verb: str, *names: str, total: int, body: dict[str, Any] | None = None) -> dict[str, Any]:
         """A page of a list of ``total`` streams or consumers, which are made already.
@@ -231,11 +246,13 @@ class JetStreamStage:
             )
         return reply
 
-    def delete_stream(self, name: str, within: float = REQUEST_WITHIN_S) -> None:
-        """Delete a stream; one that is not there is no error. Raises ``Untestable``."""
-        error = _error_of(self.answer("STREAM.DELETE", name, within=within))
-        if error is not None and error.err_code != STREAM_NOT_FOUND:
-            raise Untestable(f"stream {name} could not be deleted: {error}")
+    def delete_streams(self, names: Sequence[str], within: float = REQUEST_WITHIN_S) -> None:
+        """Delete streams; one that is not there is no error. Raises ``Untestable``."""
+        asked = [_api_request("STREAM.DELETE", (name,), None, within) for name in names]
+        for name, answer in zip(names, self._request_all(asked), strict=True):
+            error = _error_of(_api_answer("STREAM.DELETE", answer))
+            if error is not None and error.err_code != STREAM_NOT_FOUND:
+                raise Untestable(f"stream {name} could not be deleted: {error}")
 
     # -- state -------------------------------------------------------------------------------
 
@@ -316,6 +333,18 @@ class JetStreamStage:
         )
         self._session.count_observation()
         return info
+
+
+def _api_request(verb: str, names: tuple[str, ...], body: dict[str, Any] | None, within: float) -> _Request:
+    payload = json.dumps(body).encode() if body is not None else b""
+    return _Request(api_subject(verb, *names), payload, (), within)
+
+
+def _api_answer(verb: str, answer: Msg | HMsg) -> dict[str, Any]:
+    """Decoded."""
+    if isinstance(answer, HMsg):
+        raise Untestable(f"{verb} is not answered by JetStream", actual=str(answer))
+    return _decoded(answer)
 
 
 def consumer_shows(info: dict[str, Any], name: str) -> Any:

@@ -26,6 +26,7 @@ from plumbline.conformance.runner.judge import SHARED, lost_reason, shared_folde
 from plumbline.conformance.runner.lifeline import Lifeline
 from plumbline.conformance.runner.prepare import PreparedRun
 from plumbline.conformance.runner.run import RunEnd, conclude, suite_of
+from plumbline.conformance.runner.schedule import DISTRIBUTION, Schedule
 from plumbline.conformance.runner.sweep import sweep
 from plumbline.conformance.runner.time_limit import TimeLimit
 from plumbline.conformance.unanswered import UnansweredApis, UnansweringServers
@@ -116,6 +117,10 @@ class Controller:
     def pytest_configure_node(self, node: Any) -> None:
         node.workerinput[SHARED] = str(shared_folder(self._run))
         self._workers = max(self._workers, len(self._config.getoption("tx", default=[]) or []))
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_make_scheduler(self, config: pytest.Config) -> Schedule | None:
+        return Schedule(self._checks) if config.getoption("dist") == DISTRIBUTION else None
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self, ids: list[str]) -> None:

@@ -84,11 +84,9 @@ class CheckCollector:
         return None if check is None else list(self.items([check], collector))
 
     @pytest.hookimpl(trylast=True)
-    def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
-        """Checks of one file wait for the same: each worker gets some of them, not one worker all."""
-        checks = [item for item in items if isinstance(item, CheckItem)]
-        workers = getattr(config, "workerinput", {}).get("workercount", 1)
-        ordered = iter(distribute(checks, workers))
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """Tests of the user's keep their places."""
+        ordered = iter(in_order(item for item in items if isinstance(item, CheckItem)))
         items[:] = [next(ordered) if isinstance(item, CheckItem) else item for item in items]
 
     def items(self, checks: Iterable[Check], parent: pytest.Collector) -> Iterator[CheckItem]:
@@ -132,22 +130,20 @@ class CheckCollector:
         return report
 
 
-def distribute(items: Sequence[CheckItem], workers: int) -> list[CheckItem]:
-    """All items, those of the first worker first: xdist gives each an equal part of the list, in order.
+def in_order(items: Iterable[CheckItem]) -> list[CheckItem]:
+    """Those first that share what takes long, side by side; then what takes long; then all others.
 
-    A worker gets every n-th group. A group is one check, or all checks that share what takes long: these
-    groups come first.
+    Checks are begun in this order, so that no run ends with a long one.
     """
-    sharing: dict[str, list[CheckItem]] = {}
-    alone: list[list[CheckItem]] = []
+    groups: dict[str, list[CheckItem]] = {}
+    long: list[CheckItem] = []
+    others: list[CheckItem] = []
     for item in items:
         if item.check.group:
-            sharing.setdefault(item.check.group, []).append(item)
+            groups.setdefault(item.check.group, []).append(item)
         else:
-            alone.append([item])
-    groups = [*sharing.values(), *alone]
-    of_workers = [groups[worker::workers] for worker in range(workers)]
-    return [item for groups_of_one in of_workers for group in groups_of_one for item in group]
+            (long if item.check.is_long else others).append(item)
+    return [*(item for group in groups.values() for item in group), *long, *others]
 
 
 def is_check(subject: pytest.Item | pytest.TestReport | pytest.CollectReport) -> bool:

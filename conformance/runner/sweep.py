@@ -44,7 +44,7 @@ def _sweep_streams(access: TargetAccess, until: float) -> list[str]:
         remaining = [name for name in all_stream_names(session, until) if name.startswith(prefixes)]
         for name in remaining:
             _require_time(until)
-            session.stage.delete_stream(name)
+            session.stage.delete_streams([name])
     return remaining
 
 

@@ -15,6 +15,7 @@ from plumbline.conformance.packaged import HERE, is_packaged
 from plumbline.conformance.runner.events import Emitter, EventListener
 from plumbline.conformance.runner.plugin import CONTROLLER, PREPARED, PreparedPlugin
 from plumbline.conformance.runner.prepare import PreparedRun
+from plumbline.conformance.runner.schedule import DISTRIBUTION
 from plumbline.conformance.runner.time_limit import TimeLimit
 from plumbline.verdicts import Event, ExitCode, RunFinished, RunResult
 
@@ -23,9 +24,12 @@ __all__ = ["EventListener", "Finished", "default_workers", "run_suite"]
 CONFIGURATION = Path(__file__).with_name("pytest.ini")
 FEW_FILES = 50
 CHECKS_PER_WORKER = 20  # fewer are run sooner than a process is started
-# Most checks wait for what the protocol times, so more workers than cores are right; measured on two cores.
-WORKERS_PER_CORE = 3
-MAX_WORKERS = 12
+# Most checks wait, so more workers than cores are right: for what the protocol times, and for the network.
+# All measured on two cores, with servers on loopback and behind 50 ms.
+WORKERS_PER_CORE = 5
+WAIT_S = 0.1  # of a check on the average, where the network takes no time
+ROUND_TRIPS = 12  # of a check on the average
+MAX_WORKERS = 20
 
 
 class Finished(Struct, frozen=True):
@@ -64,9 +68,11 @@ class _Listener:
         return True  # pytest would print its traceback; the result says it in a sentence
 
 
-def default_workers(checks: int) -> int:
-    """How many processes run ``checks`` checks; 0 is this one alone."""
-    workers = min(MAX_WORKERS, WORKERS_PER_CORE * (os.cpu_count() or 1), checks // CHECKS_PER_WORKER)
+def default_workers(checks: int, rtt_s: float = 0.0) -> int:
+    """How many processes run ``checks`` checks against a server so far away; 0 is this one alone."""
+    waiting = 1 + ROUND_TRIPS * rtt_s / WAIT_S
+    wanted = int(WORKERS_PER_CORE * (os.cpu_count() or 1) * waiting)
+    workers = min(MAX_WORKERS, wanted, checks // CHECKS_PER_WORKER)
     return workers if workers > 1 else 0
 
 
@@ -84,10 +90,11 @@ def run_suite(
     """
     plugin = PreparedPlugin(prepared, complete=not pytest_args, limit=limit)
     listener = _Listener(plugin, consumers)
-    count = default_workers(len(prepared.checks)) if workers is None else workers
+    if workers is None:
+        workers = default_workers(len(prepared.checks), prepared.run.target.target.rtt_s)
     try:
         with _own_options_only():
-            code = pytest.main(_arguments(prepared, count, pytest_args), plugins=[listener])
+            code = pytest.main(_arguments(prepared, workers, pytest_args), plugins=[listener])
     except KeyboardInterrupt:
         return Finished(ExitCode.INTERRUPTED, listener.result)
     return _finished(code, listener)
@@ -124,7 +131,7 @@ def _arguments(prepared: PreparedRun, workers: int, extra: Sequence[str]) -> lis
     options = prepared.run.wanted
     own = [str(path) for path in options.traces]
     packaged = [] if own and not options.select else _packaged(prepared, extra)
-    parallel = [f"--numprocesses={workers}", "--dist=worksteal"] if workers else []
+    parallel = [f"--numprocesses={workers}", f"--dist={DISTRIBUTION}"] if workers else []
     return [
         *([] if extra else ["--noconftest"]),  # a trace is data: its folder is not code of this run
         f"--config-file={CONFIGURATION}",

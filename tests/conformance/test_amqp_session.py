@@ -147,6 +147,23 @@ def test_session_close_deletes_created_objects(access: TargetAccess) -> None:
         assert answer.arguments["reply_code"] == 404
 
 
+def test_what_was_sent_behind_a_refused_deletion_is_deleted_too(session: AmqpSession) -> None:
+    """A refusal closes the channel; the deletions behind it, already sent, are not answered."""
+    client, locked = session.connect(), session.name("X")
+    client.call("queue.declare", queue=locked, exclusive=True)
+    others = [session.stage.queue(name) for name in ("Q", "R")]
+    session.stage.delete_all([("queue", name) for name in (others[0], locked, others[1])])
+    assert [session.stage.queue_state(name) for name in others] == [{"exists": False}] * 2
+    client.call("queue.declare", queue=locked, exclusive=True, passive=True)
+
+
+def test_deletions_are_sent_before_the_first_is_answered(session: AmqpSession) -> None:
+    queues = [session.stage.queue(name) for name in ("Q", "R", "S")]
+    before = len(session.wire)
+    session.stage.delete_all([("queue", name) for name in queues])
+    assert [line.direction for line in session.wire[before:]] == [">", ">", ">", "<", "<", "<"]
+
+
 def test_the_sweep_deletes_what_a_killed_process_left(access: TargetAccess) -> None:
     session = AmqpSession(access)
     queue = session.stage.queue("Q")

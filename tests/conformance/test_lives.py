@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from plumbline.conformance.amqp.session import AmqpSession
-from plumbline.conformance.outcomes import Failed, Inconclusive, Unsupported
+from plumbline.conformance.outcomes import ClosedInstead, Inconclusive, Unsupported
 from plumbline.conformance.own_server import OwnServer
-from plumbline.conformance.runner.items import distribute
 from plumbline.conformance.running import RunningTarget
 from plumbline.conformance.shared_server import judge_part
 from plumbline.conformance.target import TargetAccess, open_target
@@ -35,7 +34,7 @@ def _three_lives(session: AmqpSession, server: OwnServer) -> Iterator[None]:
 
 def _fails(session: AmqpSession, server: OwnServer) -> Iterator[None]:
     yield
-    raise Failed("it is gone", expected="a queue", actual="none")
+    raise ClosedInstead("it is gone", expected="a queue", actual="none")
 
 
 def _gives_up(session: AmqpSession, server: OwnServer) -> Iterator[None]:
@@ -66,7 +65,7 @@ def test_parts_share_server_restarts_and_have_own_outcomes(target: TargetAccess)
         assert session.observations > 0
         assert [line for line in session.wire if "passive=true" in line.text]
     with AmqpSession(target) as other:
-        with pytest.raises(Failed, match="it is gone") as failed:
+        with pytest.raises(ClosedInstead, match="it is gone") as failed:
             judge_part(other, _fails, PARTS, ENDINGS)
         assert (failed.value.expected, failed.value.actual) == ("a queue", "none")
         assert not [line for line in other.wire if "queue.declare" in line.text]  # those of another part
@@ -86,17 +85,3 @@ def test_inconclusive_part_is_played_again(target: TargetAccess) -> None:
 def test_part_with_too_many_restarts_is_rejected(target: TargetAccess) -> None:
     with AmqpSession(target) as session, pytest.raises(AssertionError, match="more restarts"):
         judge_part(session, _three_lives, (_three_lives,), ())
-
-
-class _Card:
-    def __init__(self, name: str, shares: str = "") -> None:
-        self.name = name
-        self.check = self
-        self.group = shares
-
-
-def test_checks_are_distributed_and_those_that_share_come_first_and_together() -> None:
-    cards = [_Card("a"), _Card("b"), _Card("r1", "restarts"), _Card("c"), _Card("d"), _Card("r2", "restarts")]
-    names = [card.name for card in distribute(cards, 2)]  # type: ignore[arg-type]
-    assert names == ["r1", "r2", "b", "d", "a", "c"]
-    assert [card.name for card in distribute(cards[:2], 1)] == ["a", "b"]  # type: ignore[arg-type]

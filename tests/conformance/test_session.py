@@ -66,3 +66,17 @@ def test_session_deletes_only_its_objects(url: str) -> None:
         name = session.stage.stream("ORDERS", [session.name("subject")])
         assert stream_names(url) == sorted([*THEIRS, name])
     assert stream_names(url) == sorted(THEIRS)
+
+
+def test_deletions_are_sent_before_the_first_is_answered(url: str) -> None:
+    with NatsSession(open_target(NatsUrl.parse(url), run="other")) as session:
+        names = [session.stage.stream(label, [session.name(label.lower())]) for label in ("A", "B", "C")]
+        before = len(session.wire)
+        session.stage.delete_streams([names[0], session.name("never"), *names[1:]])
+        lines = [
+            line.direction
+            for line in session.wire[before:]
+            if " $JS.API" in line.text or "stream_delete" in line.text
+        ]
+        assert lines == [">"] * 4 + ["<"] * 4
+        assert stream_names(url) == sorted(THEIRS)
