@@ -117,7 +117,7 @@ class Shell:
         return BrokerThread(broker)
 
     def on_listening(self) -> None:
-        """``port`` is known; nobody has connected yet."""
+        """``port`` is known; no client has connected yet."""
 
     def open_to_all(self) -> str:
         """Why whoever reaches the port may use the broker; empty if credentials are needed."""

@@ -84,7 +84,7 @@ class DeferredWrite(Protocol):
 
 
 class WriteQueue:
-    """The changes that nobody has taken yet. True if there are any."""
+    """The changes that were not taken yet. True if there are any."""
 
     def __init__(self) -> None:
         self._changes: list[Change] = []

@@ -13,7 +13,7 @@ from plumbline.reference_broker.write_queue import WriteQueue
 def build(
     config: Config, random: Random, defects: Iterable[str] = (), *, ledger: WriteQueue | None = None
 ) -> Broker:
-    """A broker that nobody has connected to yet; ``random`` is its only source of chance.
+    """A broker without connections; ``random`` is its only source of chance.
 
     With a ledger it enters there what has to survive. Raises ``UnknownDefectError``, ``ValueError`` for a
     script of confirms that is none.

@@ -13,7 +13,7 @@ from plumbline.reference_broker.write_queue import WriteQueue
 def build(
     config: Config, random: Random, defects: Iterable[str] = (), *, ledger: WriteQueue | None = None
 ) -> Broker:
-    """A broker that nobody has connected to yet; ``random`` is its only source of chance.
+    """A broker without connections; ``random`` is its only source of chance.
 
     With a ``ledger`` streams in files enter there what is to be written; without, they are in memory.
 

@@ -163,12 +163,12 @@ class Messaging(State):
         return framed_message(subject, blank, sizes, block, payload)
 
     def on_no_receivers(self, connection: NatsClientConnection, subject: bytes, reply: bytes | None) -> None:
-        """A message reached nobody."""
+        """A message reached no subscriber."""
         if reply is not None and connection.options.no_responders:
             self.send_no_responders(connection, subject, reply)
 
     def send_no_responders(self, connection: NatsClientConnection, subject: bytes, reply: bytes) -> None:
-        """Tell the requester at once that nobody listens. ADR-4, "No Responders".
+        """Tell the requester at once that there is no subscriber. ADR-4, "No Responders".
 
         Servers do so by the first subscription of its own that matches the reply, queue groups aside.
         """

@@ -43,7 +43,7 @@ class Sublist(Generic[S]):
         node.subscribers[subscriber] = None
 
     def remove(self, subject: bytes, subscriber: S) -> None:
-        """Forget a subscriber that is there; nothing is kept of a subject nobody wants any more."""
+        """Forget a subscriber that is there; nothing is kept of a subject without subscribers."""
         if is_literal(subject):
             subscribers = self._literals[subject]
             del subscribers[subscriber]

@@ -70,10 +70,6 @@ class VirtualBroker:
         self._waiting[connection].clear()
         return data
 
-    def disconnect(self, connection: int) -> None:
-        """The client goes away."""
-        self._carry_out(self.broker.on_disconnected(connection, self.now))
-
     def next_wake(self) -> float | None:
         """In how many seconds the next timer is due; None for never."""
         due = self.broker.next_wake()

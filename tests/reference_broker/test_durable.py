@@ -1,4 +1,4 @@
-"""The shell of a broker with files: nobody hears of what is not written, and many changes are one write."""
+"""The shell of a broker with files: what is not written is not reported, and many changes are one write."""
 
 from __future__ import annotations
 

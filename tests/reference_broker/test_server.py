@@ -72,7 +72,7 @@ def test_stop_closes_client_connections() -> None:
 
 @pytest.mark.parametrize("turns", range(5))
 def test_connection_during_stop_is_closed(turns: int) -> None:
-    """A socket that nobody closed would be found by the collector, as an error of this test."""
+    """A socket that was not closed would be found by the collector, as an error of this test."""
 
     async def stop_as_one_connects() -> None:
         broker = NatsBroker()

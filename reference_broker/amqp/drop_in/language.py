@@ -32,7 +32,8 @@ def parse(text: str, name: str, environment: Mapping[str, str]) -> dict[str, Lin
         place = f"{name}:{number}"
         parts = _LINE.fullmatch(line)
         if parts is None:
-            raise ConfigError(f"{place}: write 'key = value', not {line.strip()!r}")
+            word = line.split()[0]  # what follows may be a password
+            raise ConfigError(f"{place}: write 'key = value' where {word!r} is")
         key, quoted, plain = parts.groups()
 
         def variable(match: re.Match[str], place: str = place) -> str:

@@ -60,7 +60,7 @@ def _is_same_death(death: Any, queue: str, reason: str) -> bool:
 
 
 def would_cycle(letter: PublishedMessage, target: Queue, reason: str) -> bool:
-    """Whether it died in ``target`` before and nobody rejected it since: then it is dropped there."""
+    """Whether it died in ``target`` before and was not rejected since: then it is dropped there."""
     if reason == REJECTED:
         return False
     since = []

@@ -103,7 +103,7 @@ class Deliveries:
         return None if ttl is None else now + ttl * MILLISECOND
 
     def drop_expired(self, queue: Queue, now: int) -> None:
-        """Whatever stands first and has expired goes; behind it nobody looks."""
+        """Expired messages at the head go; those behind the head are not looked at."""
         while len(queue.ready):
             expires = queue.ready.first().expires
             if expires is None:

@@ -29,12 +29,27 @@ def table(*rows: tuple[str, Reader]) -> Table:
     return {name: (names.split()[0], read) for names, read in rows for name in names.split()}
 
 
+def kind(value: Value) -> str:
+    """What it is, without what it says: it may be a password in the wrong place."""
+    match value.value:
+        case bool():
+            return "true or false"
+        case str():
+            return "a string"
+        case list():
+            return "an array"
+        case dict():
+            return "a block"
+        case _:
+            return "a number"
+
+
 def read_block(value: Value | Mapping[str, Value], known: Table, what: str = "a block") -> dict[str, Any]:
     """A block by its table. Raises ``ConfigError`` for a wrong type and for a key that is not in it."""
     fields = value.value if isinstance(value, Value) else value
     if not isinstance(fields, dict):
         assert isinstance(value, Value)
-        raise value.error(f"expected {what}, not {plain(value)!r}")
+        raise value.error(f"expected {what}, not {kind(value)}")
     found: dict[str, Any] = {}
     for key, inner in fields.items():
         entry = known.get(key.lower())
@@ -53,7 +68,7 @@ def read_block(value: Value | Mapping[str, Value], known: Table, what: str = "a 
 def text(value: Value) -> str:
     """A string."""
     if not isinstance(value.value, str):
-        raise value.error(f"expected a string, not {plain(value)!r}")
+        raise value.error(f"expected a string, not {kind(value)}")
     return value.value
 
 
@@ -69,7 +84,7 @@ def secret(value: Value) -> str:
 def integer(value: Value) -> int:
     """A whole number."""
     if isinstance(value.value, bool) or not isinstance(value.value, int):
-        raise value.error(f"expected a number, not {plain(value)!r}")
+        raise value.error(f"expected a number, not {kind(value)}")
     return value.value
 
 
@@ -88,7 +103,7 @@ def size(value: Value) -> int:
 def boolean(value: Value) -> bool:
     """True or false."""
     if not isinstance(value.value, bool):
-        raise value.error(f"expected true or false, not {plain(value)!r}")
+        raise value.error(f"expected true or false, not {kind(value)}")
     return value.value
 
 
@@ -105,14 +120,14 @@ def seconds(value: Value) -> float:
 def duration(value: Value) -> float:
     """As ``seconds``, but a number must have its unit."""
     if not isinstance(value.value, str):
-        raise value.error(f'write a duration with its unit, such as "2s", not {plain(value)!r}')
+        raise value.error(f'write a duration with its unit, such as "2s", not {kind(value)}')
     return seconds(value)
 
 
 def items(value: Value, read: Reader) -> tuple[Any, ...]:
     """An array, each item read."""
     if not isinstance(value.value, list):
-        raise value.error(f"expected an array, not {plain(value)!r}")
+        raise value.error(f"expected an array, not {kind(value)}")
     return tuple(read(item) for item in value.value)
 
 

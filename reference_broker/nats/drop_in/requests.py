@@ -42,7 +42,7 @@ class SystemRequests:
         }
 
     def install(self) -> None:
-        """Answer requests that nobody else does."""
+        """Answer requests that no other part answers."""
         if self.broker.config.level < FIRST_LEVEL:
             return
         unanswered = self.broker.on_no_receivers

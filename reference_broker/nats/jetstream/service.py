@@ -94,7 +94,7 @@ class JetStream:
         return StreamFiles(config.name, ledger) if ledger is not None and config.storage == "file" else None
 
     def recover(self, files: Mapping[str, bytes], now: int) -> list[str]:
-        """Go on where ``files`` end; what was lost, in sentences. For a service that nobody has used yet."""
+        """Go on where ``files`` end; what was lost, in sentences. For a service that was not used yet."""
         from plumbline.reference_broker.nats.jetstream.files.recovery import recover
 
         ledger = self.config.ledger
@@ -217,7 +217,7 @@ class JetStream:
         return consumer.config.ack_policy != "flow_control"
 
     def pull(self, names: bytes, reply: bytes | None, body: bytes, now: int) -> bool:
-        """A pull request. False if it finds nobody, so that the client gets 503."""
+        """A pull request. False if it finds no consumer, so that the client gets 503."""
         stream, _, name = names.partition(b".")
         consumer = self.find_consumer(stream, name)
         if consumer is None:
@@ -247,7 +247,7 @@ class JetStream:
         return "".join(self.config.random.choices(_ALPHABET, k=length))
 
     def has_listeners(self, subject: str) -> bool:
-        """Whether anybody would see an event; what nobody sees need not be made."""
+        """Whether an event has a subscriber; without one it need not be made."""
         target = subject.encode()
         return self.host.has_interest(target) or self.find_stream(target) is not None
 

@@ -1,6 +1,6 @@
 """Plays a scenario against an AMQP server over sockets and writes the answers down, so that servers compare.
 
-What differs from run to run or is nobody's contract (generated names, times, details of frame errors, how
+What differs from run to run or is no contract (generated names, times, details of frame errors, how
 confirms are put together) is written as a placeholder.
 """
 

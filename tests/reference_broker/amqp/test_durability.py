@@ -69,7 +69,7 @@ def test_persistent_messages_survive_in_order(in_order: bool) -> None:
         client.get("q", no_ack=False)
     client.send("basic.ack", delivery_tag=2)
     _, client = restarted(virtual, in_order=in_order)
-    seen = not in_order  # after a crash nobody knows what had been delivered
+    seen = not in_order  # after a crash it is unknown what was delivered
     assert client.drain("q") == [("p1", True), ("p3", seen), ("p4", seen)]
 
 

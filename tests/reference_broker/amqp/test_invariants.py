@@ -1,4 +1,4 @@
-"""Whatever clients do, in whatever order: nothing is lost, doubled or overtaken, nobody else is harmed."""
+"""Whatever clients do, in any order: nothing is lost, doubled or overtaken, other clients are not harmed."""
 
 from __future__ import annotations
 

@@ -10,7 +10,6 @@ import subprocess
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from itertools import groupby
 from pathlib import Path
 
 import pytest
@@ -44,7 +43,8 @@ VARYING = (
     (r"[ \t]+", " "),
     (r"│ \d+ │ NATS CLI", "│ N │ NATS CLI"),
 )
-HEADER = re.compile(r"TIME [A-Za-z-]+: .*")  # of an answer to a request
+# Headers, which natscli prints in any order: of an answer to a request, and of a message.
+HEADERS = re.compile(r"(?:^TIME [A-Za-z-]+: .*$\n?)+|(?<=^Headers:\n\n)(?:^[A-Za-z-]+: .*$\n?)+", re.MULTILINE)
 
 
 def natscli() -> Path:
@@ -80,11 +80,14 @@ def sections(path: Path) -> dict[str, list[str]]:
     return found
 
 
-def with_sorted_headers(lines: Sequence[str]) -> Iterator[str]:
-    """The headers of an answer, which natscli prints in any order, in one order."""
-    for is_header, group in groupby(lines, key=lambda line: bool(HEADER.fullmatch(line))):
-        together = list(group)
-        yield from sorted(together) if is_header else together
+def with_sorted_headers(text: str) -> str:
+    """The headers in one order."""
+    return HEADERS.sub(lambda found: _sorted_lines(found[0]), text)
+
+
+def _sorted_lines(text: str) -> str:
+    ends = text.endswith("\n")
+    return "\n".join(sorted(text.splitlines())) + "\n" * ends
 
 
 class Terminal:
@@ -177,7 +180,7 @@ class Terminal:
         for pattern, replacement in VARYING:
             plain = re.sub(pattern, replacement, plain)
         lines = [each.strip() for each in plain.strip().splitlines()]
-        self.printed.append((line, "\n".join(with_sorted_headers(lines))))
+        self.printed.append((line, with_sorted_headers("\n".join(lines))))
 
 
 @contextmanager

@@ -12,6 +12,8 @@ from pathlib import Path
 import nats
 import pytest
 
+from plumbline.reference_broker.nats.drop_in.settings import settings
+from plumbline.reference_broker.nats.drop_in.shell.log import Log
 from tests.reference_broker.drop_in.process import drop_in, ended
 
 LINE = re.compile(r"\[\d+\] \d{4}/\d\d/\d\d \d\d:\d\d:\d\d\.\d{6} \[(INF|WRN)\] .*")
@@ -21,6 +23,32 @@ def test_its_log_is_that_of_nats_server() -> None:
     with drop_in("-p", "-1", "-a", "127.0.0.1", "-DV") as server:
         assert all(LINE.fullmatch(line) for line in server.lines)
         assert re.search(r"Listening for client connections on 127\.0\.0\.1:\d+$", server.lines[-2])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'authorization { users: "s3cr3tPW" }',
+        'authorization: "s3cr3tPW"',
+        "S: s3cr3tPW\nport: $S",
+        "S: s3cr3tPW\ndebug: $S",
+    ],
+)
+def test_a_value_of_a_wrong_type_is_not_shown_since_it_may_be_a_password(text: str, tmp_path: Path) -> None:
+    (tmp_path / "a.conf").write_text(text)
+    found = ended("-c", "a.conf", folder=tmp_path)
+    assert (found.returncode, "not a string" in found.stderr) == (1, True)
+    assert "s3cr3tPW" not in found.stderr
+
+
+def test_text_of_others_is_visible_in_its_errors_and_its_log(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "a.conf").write_bytes(b"\x1b]0;title\x07: 1\n")
+    assert "\\x1b]0;title\\x07" in ended("-c", "a.conf", folder=tmp_path).stderr
+    Log(settings({}, {})).warning("a user\n[1] [INF] \x1b[31mred")
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.endswith("[WRN] a user\\n[1] [INF] \\x1b[31mred")
 
 
 @pytest.mark.parametrize(

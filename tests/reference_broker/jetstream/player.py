@@ -274,7 +274,7 @@ def line(message: Msg | HMsg) -> str:
 
 
 def steady(value: Any) -> Any:
-    """JSON without what differs from run to run; error texts of the JSON parser are nobody's contract."""
+    """JSON without what differs from run to run; error texts of the JSON parser are no contract."""
     if isinstance(value, dict):
         kept = {key: steady(one) for key, one in value.items() if key not in VARYING}
         if kept.get("err_code") == 10025:

@@ -117,7 +117,7 @@ def bodies(p: Player) -> None:
 
 
 def refusals(p: Player) -> None:
-    """409s, and requests that find nobody."""
+    """409s, and requests without a consumer."""
     p.stream("bar", subjects=["bar"])
     p.consumer("bar", "lim", max_batch=5, max_expires=S, max_bytes=100)
     p.pull("bar", "lim", {"batch": 6}, expect=1)

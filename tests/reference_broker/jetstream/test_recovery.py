@@ -1,4 +1,4 @@
-"""A crash between any two bytes: what was acknowledged is there, and nothing that nobody sent."""
+"""A crash between any two bytes: what was acknowledged is there, and nothing that was never sent."""
 
 from __future__ import annotations
 

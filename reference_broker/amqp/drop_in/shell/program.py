@@ -19,6 +19,7 @@ from plumbline.reference_broker.amqp.drop_in.settings import Settings
 from plumbline.reference_broker.amqp.drop_in.shell.files import load
 from plumbline.reference_broker.amqp.drop_in.shell.log import write
 from plumbline.reference_broker.serving import stopped_or_failed
+from plumbline.visible import one_line
 
 NAME = "plumbline-rabbitmq"
 LISTENERS = {
@@ -40,7 +41,7 @@ def run(arguments: Sequence[str]) -> int:
             return 0
         return asyncio.run(Program(load(flags)).run())
     except (PlumblineError, LookupError) as error:
-        print(f"{NAME}: {error}", file=sys.stderr)  # noqa: T201
+        print(f"{NAME}: {one_line(str(error))}", file=sys.stderr)  # noqa: T201
         return 1
 
 
@@ -87,7 +88,7 @@ class Program:
                 Path(self.settings.pid_file).write_text(f"{os.getpid()}\n")
             except OSError as error:
                 write("error", f"{self.settings.pid_file}: cannot be written ({error.strerror})")
-        write("info", "Server startup complete; 1 plugins started.\n * rabbitmq_management")
+        write("info", "Server startup complete; 1 plugins started.", " * rabbitmq_management")
 
     def _remove_pid_file(self) -> None:
         if self.settings.pid_file:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TextIO
 
 from plumbline.reference_broker.nats.drop_in.options import Settings
+from plumbline.visible import indented_line
 
 
 class Log:
@@ -50,5 +51,5 @@ class Log:
             now = datetime.now(UTC) if self.settings.logtime_utc else datetime.now().astimezone()
             moment = f" {now:%Y/%m/%d %H:%M:%S.%f}"
         with suppress(OSError):  # a launcher that reads no more must not stop the server
-            self.file.write(f"[{os.getpid()}]{moment} [{label}] {text}\n")
+            self.file.write(f"[{os.getpid()}]{moment} [{label}] {indented_line(text)}\n")
             self.file.flush()

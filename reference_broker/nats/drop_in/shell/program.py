@@ -27,6 +27,7 @@ from plumbline.reference_broker.nats.drop_in.shell.files import (
 from plumbline.reference_broker.nats.drop_in.shell.log import Log
 from plumbline.reference_broker.nats.levels import NEWEST, VERSIONS
 from plumbline.reference_broker.serving import stopped_or_failed
+from plumbline.visible import one_line
 
 NAME = "nats-server"
 SIGNALS = {
@@ -44,7 +45,7 @@ def run(arguments: Sequence[str]) -> int:
     try:
         flags = read_flags(arguments)
     except ConfigError as error:
-        print(f"{NAME}: {error}", USAGE, sep="\n", file=sys.stderr)  # noqa: T201 - a program
+        print(f"{NAME}: {one_line(str(error))}", USAGE, sep="\n", file=sys.stderr)  # noqa: T201 - a program
         return 1
     if flags.get("version"):
         print(f"{NAME}: v{VERSIONS[NEWEST]}")  # noqa: T201
@@ -61,7 +62,7 @@ def run(arguments: Sequence[str]) -> int:
             return check(settings, flags)
         return serve(settings, flags)
     except PlumblineError as error:
-        print(f"{NAME}: {error}", file=sys.stderr)  # noqa: T201
+        print(f"{NAME}: {one_line(str(error))}", file=sys.stderr)  # noqa: T201
         return 1
 
 

@@ -65,7 +65,7 @@ class Snapshots:
         self._receivers: dict[bytes, Sending | Restoring] = {}
 
     def on_message(self, subject: bytes, reply: bytes | None, payload: bytes, now: int) -> bool:
-        """A message on ``$JS.SNAPSHOT.>``. False if nobody listens there."""
+        """A message on ``$JS.SNAPSHOT.>``. False if there is no subscriber."""
         for prefix in (subject, subject.rpartition(b".")[0].rpartition(b".")[0]):
             if (receiver := self._receivers.get(prefix)) is not None:
                 receiver.on_message(reply, payload, now)

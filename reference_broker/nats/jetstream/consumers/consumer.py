@@ -57,7 +57,7 @@ class Consumer(PushDelivery):
     # Pull requests
 
     def serve_in_another_order(self, config: ConsumerConfig, now: int) -> None:
-        """The policy has changed: what waits goes on waiting, and nobody is pinned."""
+        """The policy has changed: what waits goes on waiting, and no client is pinned."""
         requests = self.waiting.requests
         self.pin_timer.clear()
         self.waiting = self.new_queue(config, now)
@@ -305,7 +305,7 @@ class Consumer(PushDelivery):
     # The end
 
     def on_inactive(self, now: int) -> None:
-        """Delete a consumer that nobody uses (deep dive, "Ephemeral Consumers")."""
+        """Delete an unused consumer (deep dive, "Ephemeral Consumers")."""
         remaining = self.minimum_lifetime(now)
         if remaining > 0:
             self.inactive_timer.set(now + remaining)

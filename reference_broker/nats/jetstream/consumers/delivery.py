@@ -155,7 +155,7 @@ class ConsumerDelivery:
         return not self.is_blocked() and self.run_timer.when is None
 
     def pull_one(self, now: int) -> bool:
-        """Deliver the next message to a waiting request; False if there is none, or nobody to take it."""
+        """Deliver the next message to a waiting request; False if there is none, or no subscriber for it."""
         candidate = self.next_message(now)
         if candidate is None:
             return False
@@ -172,7 +172,7 @@ class ConsumerDelivery:
                 waiting.last_active = now
                 self.record_delivered(message, deliveries, now)
                 return True
-            waiting.remove(request)  # nobody listens any more: ADR-13, interest
+            waiting.remove(request)  # no subscriber any more: ADR-13, interest
         return False
 
     def send(self, target: bytes, subject: bytes, reply: bytes, header_block: bytes, payload: bytes) -> int:
@@ -180,7 +180,7 @@ class ConsumerDelivery:
         return self.host.deliver(target, subject, reply, header_block, payload)
 
     def was_delivered(self, request: WaitingRequest, receivers: int) -> bool:
-        """What reached nobody was not delivered, and the request is over."""
+        """What reached no subscriber was not delivered, and the request is over."""
         return receivers > 0
 
     def push(self, now: int) -> None:

@@ -29,7 +29,7 @@ class FlowWindow:
         self.pending += size
 
     def needs_request(self) -> bool:
-        """Half of the window is used, and nobody has been asked yet."""
+        """Half of the window is used, and no request was sent yet."""
         return not self.pending_reply and self.pending > self.size // 2
 
     def record_request(self, subject: bytes) -> None:

@@ -179,7 +179,7 @@ class PushDelivery(ConsumerDelivery):
         self.host.publish(self.target, window.pending_reply, status_block(FLOW_CONTROL_REQUEST), b"")
 
     def acks_are_due(self, window: FlowWindow) -> bool:
-        """ack_policy flow_control: whether something is to be acknowledged, and nobody has been asked yet."""
+        """ack_policy flow_control: whether something is to be acknowledged, and no request was sent yet."""
         return (
             self.config.ack_policy == "flow_control" and not window.pending_reply and bool(self.acks.pending)
         )
@@ -203,7 +203,7 @@ class PushDelivery(ConsumerDelivery):
     # Idle heartbeats
 
     def on_heartbeat_timer(self, now: int) -> None:
-        """Nothing was sent for as long as idle_heartbeat, perhaps. Time goes on while nobody listens."""
+        """Nothing was sent for as long as idle_heartbeat, perhaps. Time goes on without a subscriber."""
         interval = self.config.idle_heartbeat
         if now >= self.last_sent + interval:
             if self.active:

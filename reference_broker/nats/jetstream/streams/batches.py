@@ -1,7 +1,7 @@
 """Atomic batches: messages that a stream keeps aside until the last of them commits all, or none. ADR-50.
 
 Nothing of a batch is in the stream before its commit. One whose numbers have a gap is abandoned at once,
-one that nobody continues after ``FORGOTTEN_AFTER``.
+one that is not continued after ``FORGOTTEN_AFTER``.
 """
 
 from __future__ import annotations

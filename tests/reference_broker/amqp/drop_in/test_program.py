@@ -17,6 +17,7 @@ from pika.exceptions import (
     ProbableAuthenticationError,
 )
 
+from plumbline.reference_broker.amqp.drop_in.shell.log import write
 from tests.reference_broker.amqp.drop_in.process import ended, rabbit_drop_in
 
 ACCESS_REFUSED = 403
@@ -164,7 +165,7 @@ def test_the_environment_comes_before_the_file_and_flags_before_both(tmp_path: P
     [
         ("listeners.tcp.default = x", "a.conf:1: listeners.tcp.default is a number, not 'x'"),
         ("heartbaet = 1", "a.conf:1: this server has no setting 'heartbaet'"),
-        ("\nheartbeat 1", "a.conf:2: write 'key = value', not 'heartbeat 1'"),
+        ("\ndefault_pass s3cr3tPW", "a.conf:2: write 'key = value' where 'default_pass' is"),
         ("default_pass = $(NO_SUCH_ONE)", "a.conf:1: there is no variable NO_SUCH_ONE in the environment"),
         ("default_permissions.read = (", "'(' is no regular expression"),
         ("listeners.ssl.default = 5671", "listeners.ssl needs ssl_options.certfile and ssl_options.keyfile"),
@@ -208,3 +209,10 @@ def test_a_defect_breaks_one_rule(tmp_path: Path) -> None:
         server.connect("guest", "wrong") as connection,
     ):
         assert connection.is_open
+
+
+def test_text_of_others_makes_no_line_of_its_log(capsys: pytest.CaptureFixture[str]) -> None:
+    write("warning", "a client\n2026-11-23 [info] \x1b[31mred", " * second")
+    first, second = capsys.readouterr().out.splitlines()
+    assert first.endswith("[warning] <0.9.0> a client\\n2026-11-23 [info] \\x1b[31mred")
+    assert second == " * second"
