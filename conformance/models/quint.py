@@ -37,7 +37,7 @@ def traces(
         )
 
 
-def _batch(program: Path, model: Path, count: int, *, seed: int, steps: int) -> Iterator[bytes]:
+def _batch(program: Path, model: Path, count: int, *, seed: int, steps: int) -> list[bytes]:
     with TemporaryDirectory() as folder:
         command: list[str | Path] = [
             program, "run", model, "--backend", "typescript", "--seed", str(seed), "--max-steps", str(steps),
@@ -51,5 +51,4 @@ def _batch(program: Path, model: Path, count: int, *, seed: int, steps: int) -> 
         if ended.returncode:
             written = one_line((ended.stderr + ended.stdout).strip()[-_END:])
             raise QuintError(f"{model.name}: quint ended with exit code {ended.returncode}: {written}")
-        for number in range(count):
-            yield Path(folder, f"{number}.itf.json").read_bytes()
+        return [Path(folder, f"{number}.itf.json").read_bytes() for number in range(count)]
