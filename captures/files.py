@@ -28,6 +28,13 @@ def files_of(paths: Sequence[Path]) -> list[Path]:
     return found
 
 
+def _hint(places: Sequence[Path]) -> str:
+    """The folders inside these that have captures: ``plumbline observe`` keeps one for each broker."""
+    inside = (file for place in places for file in place.glob("*/*"))
+    folders = sorted({str(file.parent) for file in inside if file.suffix in SUFFIXES})
+    return f"; give a folder inside it: {', '.join(folders)}" if folders else ""
+
+
 def _order(path: Path) -> tuple[Path, str, str]:
     """By name without the suffix: a recorder writes ``a.pcapng``, then ``a-0002.pcapng``."""
     return path.parent, path.stem, path.suffix
@@ -46,7 +53,7 @@ class CaptureSource:
         self.files: list[Path] = []
         self._find_new_files()
         if not self.files:
-            raise CaptureError(f"{', '.join(map(str, places))}: no capture files found")
+            raise CaptureError(f"{', '.join(map(str, places))}: no capture files found{_hint(places)}")
 
     def packets(self) -> Iterator[Packet]:
         """All there are. Raises ``CaptureError`` for a file that is no capture."""

@@ -52,7 +52,7 @@ class _Token(Struct, frozen=True):
 
 
 def match_all(_fields: Fields) -> bool:
-    """The filter of nobody's asking."""
+    """The filter if none is given."""
     return True
 
 

@@ -25,7 +25,7 @@ class CaptureError(PlumblineError):
     """A file that is no capture, or is damaged in its middle. The message says where."""
 
 
-class Packet(Struct, frozen=True):
+class Packet(Struct, frozen=True, gc=False):
     """One packet as recorded: ``time`` in ns since the epoch, ``size`` on the wire, the bytes kept of it."""
 
     time: int

@@ -22,7 +22,7 @@ _FRAGMENT = 44
 _IP, _HEAD = struct.Struct("!2xH2xHxB"), struct.Struct("!HHIIBB")
 
 
-class Address(Struct, frozen=True):
+class Address(Struct, frozen=True, gc=False):
     """One end of a connection."""
 
     host: str
@@ -32,7 +32,7 @@ class Address(Struct, frozen=True):
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-class Segment(Struct, frozen=True):
+class Segment(Struct, frozen=True, gc=False):
     """One TCP segment. ``missing`` bytes at its end were on the wire and are not in the capture."""
 
     source: Address

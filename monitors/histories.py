@@ -119,7 +119,7 @@ class _MessageHistory:
     __slots__ = ("again", "arrived", "confirmed", "maybe", "outcome", "positions")
 
     def __init__(self, outcome: PublishOutcome | None) -> None:
-        self.outcome = outcome  # None: nobody published it
+        self.outcome = outcome  # None: it was not published
         self.arrived = False
         self.confirmed = False
         self.maybe = False

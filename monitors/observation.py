@@ -35,7 +35,7 @@ class Observation(Struct, frozen=True, dict=True):
         return Place(self.connection, self.index, self.at, f"{self.sender.arrow} {shown}")
 
 
-class Place(Struct, frozen=True):
+class Place(Struct, frozen=True, gc=False):
     """Where something was seen: enough to find it in the capture, and its line as it reads in a trace."""
 
     connection: str

@@ -47,13 +47,6 @@ class Frame(Protocol):
 AnyFrame = TypeVar("AnyFrame", bound=Frame)
 
 
-class FrameTables(Protocol):
-    """The tables of a result, by name."""
-
-    def table(self, name: str, /) -> Frame:
-        """One table, with the schema of ``tables``."""
-
-
 def functions_of(frame: Frame) -> Any:
     """The functions for its columns: ``pyspark.sql.functions``, or those of the local engine."""
     if _is_local(frame):

@@ -40,7 +40,7 @@ class RecordedObjects:
 
     @property
     def existing_messages(self) -> list[tuple[str, Method]]:
-        """Messages that came out of such queues and that nobody put in, with the queue."""
+        """Messages that came out of such queues and that were never published, with the queue."""
         return list(self._first_existing_deliveries.values())
 
     def is_first_existing_delivery(self, row: OperationRow) -> bool:

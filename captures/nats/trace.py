@@ -1,6 +1,6 @@
 """Recorded NATS traffic as a trace: a text that ``plumbline verify URL --trace`` plays again.
 
-The handshake, PING and PONG that nobody asked about, and sizes are left out, since the player does without.
+The handshake, PING and PONG outside the exchange, and sizes are left out, since the player does without.
 What differs from run to run becomes a hole: times, and the parts of ack subjects, which the client gives back
 as it got them. Of JetStream's answers only the fields below are kept: those that say what happened, not when
 and to whom. Inboxes get short names.

@@ -19,7 +19,7 @@ from plumbline.monitors.nats import facts
 from plumbline.monitors.observation import Place, Side, Violation
 from plumbline.monitors.ranges import Ranges
 
-# Deliveries that nobody acknowledges (ack_policy none) are forgotten, the oldest first.
+# Deliveries that are never acknowledged (ack_policy none) are forgotten, the oldest first.
 MAX_REMEMBERED = 100_000
 
 
@@ -139,7 +139,7 @@ class DeliveryCountRises(_ConsumerRule):
             f"{fact.consumer} delivers stream sequence {fact.stream_seq} with count {fact.delivered}",
             fact.place,
             place,
-            # A count that is too high may have been given on a connection that nobody recorded.
+            # A count that is too high may have been given on a connection that was not recorded.
             certain=fact.delivered <= count and place.connection == fact.place.connection,
         )
 

@@ -22,7 +22,7 @@ from plumbline.wire.json_text import json_object
 from plumbline.wire.nats import jetstream
 from plumbline.wire.nats.subjects import covers
 
-# Requests that nobody ever answered are forgotten, the oldest first.
+# Requests that were never answered are forgotten, the oldest first.
 MAX_REQUESTS = 10_000
 # STREAM.* and CONSUMER.* verbs after which sequences, counts or acknowledgements may start again.
 _CHANGING = ("CREATE", "UPDATE", "DELETE", "PURGE", "RESTORE", "DURABLE.CREATE", "RESET", "UNPIN")

@@ -6,9 +6,7 @@ from collections.abc import Callable
 from hashlib import blake2b
 from typing import Any
 
-import msgspec
-
-from plumbline.captures.observation import CaptureObservation, header_end
+from plumbline.captures.observation import CaptureObservation
 from plumbline.monitors.amqp import facts as amqp_facts
 from plumbline.monitors.facts import Fact
 from plumbline.monitors.nats import facts as nats_facts
@@ -35,9 +33,7 @@ def text_without_payload(operation: Any) -> str:
         text = f"{line} | {nats.printable(headers)}" if headers else line
         return f"{text} ({size} bytes)" if headers else f"{line} | ({size} bytes)"
     if isinstance(operation, amqp.Method) and operation.properties is not None:
-        size = len(operation.body)
-        empty = msgspec.structs.replace(operation, raw=operation.raw[: header_end(operation)])
-        return str(empty).removesuffix('""') + f"({size} bytes)"
+        return operation.line_with_body(f"({len(operation.body)} bytes)")
     return str(operation)
 
 

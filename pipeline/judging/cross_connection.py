@@ -32,7 +32,7 @@ else:  # one type for msgspec, which tells them by their tags
     _Crossing = Union[(*StreamFact.__subclasses__(), amqp.AmqpDelivery)]
 
 
-class OperationFacts(Struct, frozen=True, array_like=True):
+class OperationFacts(Struct, frozen=True, array_like=True, gc=False):
     """What one operation says."""
 
     frame: int

@@ -155,7 +155,7 @@ def _tshark(what: str, folder: Path, operations: int) -> Run:
     for path in sorted(folder.iterdir()):
         command = [program, "-n", "-r", str(path), "-Y", "amqp", *TSHARK[what]]
         began, before = time.monotonic(), os.times()
-        # Its output is written, and nobody reads it: what a reader takes is not tshark's.
+        # Its output is written, and is not read: what a reader takes is not tshark's.
         taken = take([*command], to=os.devnull)
         after = os.times()
         wall += time.monotonic() - began

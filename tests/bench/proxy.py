@@ -6,7 +6,7 @@ messages through a real nats-server,
 
     stream      from one publisher to one subscriber, as many as go; they share segments, some 400 in each
     exchanges   from 32 clients, each of which waits for its own message before it sends the next
-    one alone   the round trip of one such client, with nobody else there
+    one alone   the round trip of one such client, without other clients
 
 What counts is the ratio within a round, since a busy machine is busy for all. Clients, server and proxy share
 the processors, so no proxy can be faster than the server is without one: that is the first line. A Python

@@ -1,4 +1,4 @@
-"""What the bench counts is what a broker does; how quick it is, nobody judges here."""
+"""What the bench counts is what a broker does; its speed is not judged here."""
 
 from __future__ import annotations
 

@@ -113,6 +113,14 @@ def test_a_stream_that_is_no_protocol_is_passed_over_in_linear_time() -> None:
     assert found[1].remark[1] == f"{len(noise) * 1999} bytes passed over"
 
 
+def test_a_folder_of_folders_names_those_with_captures(tmp_path: Path) -> None:
+    inner = tmp_path / "nats"
+    inner.mkdir()
+    (inner / "a.pcapng").touch()
+    message = f"plumbline: {tmp_path}: no capture files found; give a folder inside it: {inner}"
+    assert show(str(tmp_path), code=2) == [message]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

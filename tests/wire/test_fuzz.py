@@ -73,7 +73,7 @@ CONSUMER = (
     + b',"num_ack_pending":0,'
     b'"num_redelivered":0,"num_waiting":1,"num_pending":4}'
 )
-# What clients and servers say to each other in a pull, an acknowledgement, a request that nobody answers.
+# What clients and servers say to each other in a pull, an acknowledgement, a request without an answer.
 CORPUS: dict[Sender, list[bytes]] = {
     Sender.CLIENT: [
         Connect.make(CONNECT).raw + Ping.make().raw + Pong.make().raw,

@@ -174,14 +174,20 @@ class Method(Operation, frozen=True, gc=False):
         return cls(raw, channel, shape, shape.defaults | named, properties, head)
 
     def __str__(self) -> str:
+        return self.line if self.properties is None else self.line_with_body(_elided(self.body))
+
+    @property
+    def line(self) -> str:
+        """Channel, method and arguments."""
         fields = [
             f"{name}={_shown(value)}" for name, value in self.arguments.items() if _is_printed(name, value)
         ]
-        line = " ".join([f"[{self.channel}]", self.method, *fields])
-        if self.properties is None:
-            return line
-        fields = [f"{name}={_shown(value)}" for name, value in self.properties.items()]
-        return " ".join([line, "|", *fields, f"body={_elided(self.body)}"])
+        return " ".join([f"[{self.channel}]", self.method, *fields])
+
+    def line_with_body(self, body: str) -> str:
+        """Also the properties, and ``body`` in the place of the body."""
+        fields = [f"{name}={_shown(value)}" for name, value in (self.properties or {}).items()]
+        return " ".join([self.line, "|", *fields, f"body={body}"])
 
 
 def _is_printed(name: str, value: Any) -> bool:

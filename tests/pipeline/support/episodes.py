@@ -23,7 +23,7 @@ class Step(Struct, frozen=True):
 
 
 class Names:
-    """Names that nobody used before."""
+    """New names."""
 
     def __init__(self) -> None:
         self._numbers = itertools.count(1)

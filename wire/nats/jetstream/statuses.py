@@ -35,7 +35,7 @@ LAST_CONSUMER = "Nats-Last-Consumer"
 LAST_STREAM = "Nats-Last-Stream"
 # Beside a heartbeat of a push consumer that waits for flow control: the subject to answer on.
 CONSUMER_STALLED = "Nats-Consumer-Stalled"
-# Beside 503, since 2.11: the subject that nobody listened to.
+# Beside 503, since 2.11: the subject that had no subscriber.
 SUBJECT = "Nats-Subject"
 # On a message to a pinned client (ADR-42).
 PIN_ID = "Nats-Pin-Id"
