@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import signal
 import subprocess
 import threading
@@ -102,7 +103,7 @@ class ClientUnderTest:
             raise AdapterError(
                 f"the adapter cannot be started: {error.strerror}: {self.command[0]}",
                 expected="a command that runs",
-                actual=str(error),
+                actual=shlex.join(self.command),
             ) from None
         assert self._process.stdout is not None
         assert self._process.stderr is not None

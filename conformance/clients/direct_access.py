@@ -9,11 +9,11 @@ from plumbline.conformance.urls import AccessRefusedError, AnyUrl
 from plumbline.errors import TargetUnreachable
 
 ANSWERS_WITHIN_S = 20.0
-PATIENCE_S = 8.0  # added to every time limit: nobody measures this broker
+PATIENCE_S = 8.0  # added to every time limit: this broker is not under test
 
 
 def broker_target(url: AnyUrl) -> TargetAccess:
-    """A broker that runs and refuses nobody: one that does not answer is kept from it by a busy machine.
+    """A broker that runs and refuses no client: one that does not answer is kept from it by a busy machine.
 
     Raises ``TargetUnreachable`` or ``AccessRefusedError`` if it goes on so.
     """

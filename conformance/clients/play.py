@@ -159,7 +159,7 @@ def _ending_of(run: Callable[[], None]) -> tuple[Outcome, CheckEnded | None]:
     try:
         run()
     except AdapterError as problem:
-        # A crash, a hang, a flood, nonsense: nobody who uses the library could do what the scenario asks.
+        # A crash, a hang, a flood, nonsense: no user of the library could do what the scenario requests.
         return Outcome.FAILED, Failed(problem.message, expected=problem.expected, actual=problem.actual)
     except Exception as error:
         return outcome_of(error)

@@ -26,7 +26,7 @@ class ConnectionRemark(Protocol):
 
 
 class ScenarioBroker(Protocol):
-    """A reference broker that nobody else uses, and the watching proxy before it (``proxy.watching``)."""
+    """A reference broker of its own, and the watching proxy before it (``proxy.watching``)."""
 
     broker: str
     """The broker's own URL: for Plumbline, unwatched and undisturbed."""

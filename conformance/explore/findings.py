@@ -38,7 +38,7 @@ def write_trace(found: Divergence, folder: Path, target: TargetAccess, level: st
 
 
 def _cut_after(script: Script, line: int) -> Script:
-    """Without the lines behind the one that differs: nobody gets there."""
+    """Without the lines behind the one that differs: they are never reached."""
     end = line + 1
     opened = sum(text == "in any order" for text in script.lines[:end])
     if opened > sum(text == "end" for text in script.lines[:end]):

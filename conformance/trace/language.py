@@ -213,7 +213,7 @@ class CloseConnection(Struct, frozen=True):
 
 
 class GivenServer(Struct, frozen=True):
-    """``given server``: one that nobody else uses."""
+    """``given server``: one with no other user."""
 
     line: int
 

@@ -25,11 +25,11 @@ from plumbline.servers.targets import TargetError, target
 from tests.zoo.deployments import Deployment
 
 # The data folder is the only one that the server of another Debian sees. Settings of a variant, which are
-# there before, stay.
+# there before, stay; so do its users, in definitions.json.
 SCRIPT = """\
 #!/bin/sh
 folder=$(dirname "$RABBITMQ_CONFIG_FILE")
-cp '{definitions}' "$folder/definitions.json"
+cp '{login}' "$folder/login.json"
 conf="$RABBITMQ_CONFIG_FILE.conf" before="$folder/before.conf"
 touch "$conf"
 test -f "$before" || cp "$conf" "$before"
@@ -74,12 +74,12 @@ def _start_script(folder: Path, program: Path, config: RabbitMQConfig, login: st
     epmd = program.with_name("epmd")
     if epmd.exists():
         (folder / "epmd").symlink_to(epmd)
-    definitions, file = folder / "definitions.json", folder / "rabbitmq.conf"
+    definitions, file = folder / "login.json", folder / "rabbitmq.conf"
     definitions.write_text(json.dumps(definitions_of(config, login)))
-    lines = {**config.conf, **({"load_definitions": "@FOLDER@/definitions.json"} if login else {})}
+    lines = {**config.conf, **({"load_definitions": "@FOLDER@/login.json"} if login else {})}
     file.write_text("".join(f"{key} = {_value(value)}\n" for key, value in lines.items()))
     script = folder / "rabbitmq-server"
-    script.write_text(SCRIPT.format(definitions=definitions, config=file, program=program))
+    script.write_text(SCRIPT.format(login=definitions, config=file, program=program))
     script.chmod(0o755)
     return script
 

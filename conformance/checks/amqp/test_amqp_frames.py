@@ -92,7 +92,7 @@ def test_heartbeats_come(session: AmqpSession) -> None:
         connection.send(Heartbeat.make())
 
 
-@verifies("AMQP-CONN-034", source=HEARTBEATS)
+@verifies("AMQP-CONN-034", source=HEARTBEATS, is_long=True)
 def test_silent_client_is_given_up(session: AmqpSession) -> None:
     """With heartbeat 1 a client that says nothing is disconnected after two to four seconds."""
     connection = session.connect(heartbeat=HEARTBEAT_S, channels="manual")
@@ -107,7 +107,7 @@ def test_silent_client_is_given_up(session: AmqpSession) -> None:
     )
 
 
-@verifies("AMQP-CONN-035", source=HEARTBEATS)
+@verifies("AMQP-CONN-035", source=HEARTBEATS, is_long=True)
 def test_any_traffic_is_a_sign_of_life(session: AmqpSession) -> None:
     """With heartbeat 1 a client that sends methods, and no heartbeat, stays connected for four seconds."""
     connection = session.connect(heartbeat=HEARTBEAT_S)

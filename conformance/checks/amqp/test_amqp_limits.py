@@ -55,7 +55,9 @@ def test_consumers_of_one_queue(session: AmqpSession) -> None:
 
 
 @verifies(
-    "AMQP-LIMITS-006", source='AMQP 0-9-1 XML, queue.declare, rule "01"; exchange.declare, rule "minimum"'
+    "AMQP-LIMITS-006",
+    source='AMQP 0-9-1 XML, queue.declare, rule "01"; exchange.declare, rule "minimum"',
+    is_long=True,
 )
 def test_queues_and_exchanges_of_one_virtual_host(session: AmqpSession) -> None:
     """256 queues and 16 exchanges exist beside each other."""

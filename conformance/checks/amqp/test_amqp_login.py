@@ -42,7 +42,7 @@ def test_amqplain_logs_in(session: AmqpSession) -> None:
     connection.expect("connection.tune")
 
 
-@verifies("AMQP-CONN-009", source=FAILURES)
+@verifies("AMQP-CONN-009", source=FAILURES, is_long=True)
 def test_unknown_user_ends_the_connection(session: AmqpSession) -> None:
     """A user that does not exist, with the password of one that does, ends the connection."""
     needs_password(session)
@@ -51,7 +51,7 @@ def test_unknown_user_ends_the_connection(session: AmqpSession) -> None:
     expect_end(session, connection, "an unknown user", 403)
 
 
-@verifies("AMQP-CONN-009", source=FAILURES)
+@verifies("AMQP-CONN-009", source=FAILURES, is_long=True)
 def test_wrong_password_with_amqplain(session: AmqpSession) -> None:
     """A wrong password, and a user that does not exist, end the connection with AMQPLAIN, too."""
     wrong = ({"password": "wrong"}, {"user": session.name("nobody")})
@@ -63,7 +63,7 @@ def test_wrong_password_with_amqplain(session: AmqpSession) -> None:
         expect_end(session, connection, "a wrong login with AMQPLAIN", 403)
 
 
-@verifies("AMQP-CONN-051", source=MECHANISMS)
+@verifies("AMQP-CONN-051", source=MECHANISMS, is_long=True)
 def test_malformed_amqplain_response(session: AmqpSession) -> None:
     """An AMQPLAIN response that is no table, or lacks a text LOGIN or PASSWORD, ends the connection."""
     url = session.url(None)
@@ -85,7 +85,7 @@ def test_malformed_amqplain_response(session: AmqpSession) -> None:
         expect_end(session, connection, f"an AMQPLAIN response with {what}")
 
 
-@verifies("AMQP-CONN-052", source=FAILURES)
+@verifies("AMQP-CONN-052", source=FAILURES, is_long=True)
 def test_wrong_password_is_not_told_unasked(session: AmqpSession) -> None:
     """A client without the capability authentication_failure_close, or with another value of it than true,
     gets no connection.close for wrong credentials: the connection just ends."""

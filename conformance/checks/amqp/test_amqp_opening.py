@@ -161,7 +161,7 @@ def test_valid_login_is_tuned(session: AmqpSession) -> None:
     connection.expect("connection.tune")
 
 
-@verifies("AMQP-CONN-009", source=FAILURES)
+@verifies("AMQP-CONN-009", source=FAILURES, is_long=True)
 def test_wrong_password_ends_the_connection(session: AmqpSession) -> None:
     """A wrong password, from a client without authentication_failure_close, ends the connection."""
     needs_password(session)
@@ -182,7 +182,7 @@ def test_wrong_password_is_told(session: AmqpSession) -> None:
     connection.expect("connection.close", reply_code=403, class_id=0, method_id=0)
 
 
-@verifies("AMQP-CONN-011", source=f'{START_OK}, parameter mechanism, rule "validity"')
+@verifies("AMQP-CONN-011", source=f'{START_OK}, parameter mechanism, rule "validity"', is_long=True)
 def test_mechanism_that_was_not_offered(session: AmqpSession) -> None:
     """A login with a mechanism that connection.start did not offer ends the connection."""
     connection, _ = greeted(session)
@@ -190,7 +190,7 @@ def test_mechanism_that_was_not_offered(session: AmqpSession) -> None:
     expect_end(session, connection, "an unknown mechanism")
 
 
-@verifies("AMQP-CONN-012", source=START_OK)
+@verifies("AMQP-CONN-012", source=START_OK, is_long=True)
 def test_malformed_plain_response(session: AmqpSession) -> None:
     """A PLAIN response without its two zero octets ends the connection."""
     connection, start = greeted(session)
@@ -213,7 +213,7 @@ def test_tune_proposes_limits(session: AmqpSession) -> None:
     )
 
 
-@verifies("AMQP-CONN-014", source=f'{TUNE_OK}, parameter frame-max, rule "upper-limit"')
+@verifies("AMQP-CONN-014", source=f'{TUNE_OK}, parameter frame-max, rule "upper-limit"', is_long=True)
 def test_frame_max_above_the_proposal(session: AmqpSession) -> None:
     """connection.tune-ok with a larger frame_max than was proposed ends the connection."""
     connection, tune = logged_in(session)
@@ -223,7 +223,7 @@ def test_frame_max_above_the_proposal(session: AmqpSession) -> None:
     expect_end(session, connection, "a frame_max above the proposal")
 
 
-@verifies("AMQP-CONN-015", source=f'{TUNE}, parameter frame-max, rule "minimum"')
+@verifies("AMQP-CONN-015", source=f'{TUNE}, parameter frame-max, rule "minimum"', is_long=True)
 def test_frame_max_below_the_minimum(session: AmqpSession) -> None:
     """connection.tune-ok with a frame_max below 4096 ends the connection."""
     connection, tune = logged_in(session)
@@ -239,7 +239,7 @@ def test_smallest_frame_max(session: AmqpSession) -> None:
     connection.expect("connection.open-ok")
 
 
-@verifies("AMQP-CONN-016", source='RabbitMQ, "AMQP 0-9-1 Errata"; observed, RabbitMQ 3.10.8')
+@verifies("AMQP-CONN-016", source='RabbitMQ, "AMQP 0-9-1 Errata"; observed, RabbitMQ 3.10.8', is_long=True)
 def test_frame_max_without_a_limit(session: AmqpSession) -> None:
     """connection.tune-ok with frame_max 0, where a limit was proposed, ends the connection."""
     connection, tune = logged_in(session)
@@ -249,7 +249,7 @@ def test_frame_max_without_a_limit(session: AmqpSession) -> None:
     expect_end(session, connection, "a frame_max of 0")
 
 
-@verifies("AMQP-CONN-017", source=f'{TUNE_OK}, parameter channel-max, rule "upper-limit"')
+@verifies("AMQP-CONN-017", source=f'{TUNE_OK}, parameter channel-max, rule "upper-limit"', is_long=True)
 def test_channel_max_above_the_proposal(session: AmqpSession) -> None:
     """connection.tune-ok with a larger channel_max than was proposed ends the connection."""
     connection, tune = logged_in(session)
@@ -260,7 +260,7 @@ def test_channel_max_above_the_proposal(session: AmqpSession) -> None:
     expect_end(session, connection, "a channel_max above the proposal")
 
 
-@verifies("AMQP-CONN-018", source='RabbitMQ, "AMQP 0-9-1 Errata"; observed, RabbitMQ 3.10.8')
+@verifies("AMQP-CONN-018", source='RabbitMQ, "AMQP 0-9-1 Errata"; observed, RabbitMQ 3.10.8', is_long=True)
 def test_channel_max_without_a_limit(session: AmqpSession) -> None:
     """connection.tune-ok with channel_max 0, where a limit was proposed, ends the connection."""
     connection, tune = logged_in(session)
@@ -296,7 +296,7 @@ def test_unknown_virtual_host_is_refused(session: AmqpSession) -> None:
     expect_refusal(session, connection, opened, 530, 404, 402, 403)
 
 
-@verifies("AMQP-CONN-022", source="AMQP 0-9-1 XML, class connection, grammar")
+@verifies("AMQP-CONN-022", source="AMQP 0-9-1 XML, class connection, grammar", is_long=True)
 def test_no_step_of_the_opening_can_be_left_out(session: AmqpSession) -> None:
     """connection.open before tune-ok, and channel.open before start-ok, end the connection."""
     early, tune = logged_in(session, "untuned")
@@ -337,7 +337,7 @@ def test_close_is_answered_and_the_last_word(session: AmqpSession) -> None:
     session.stage.expect_queue(queue, exists=False)
 
 
-@verifies("AMQP-CONN-055", source=CLOSE)
+@verifies("AMQP-CONN-055", source=CLOSE, is_long=True)
 def test_connection_may_be_closed_while_it_opens(session: AmqpSession) -> None:
     """connection.close, instead of tune-ok or of open, is answered with close or close-ok, or the
     connection ends."""

@@ -67,7 +67,7 @@ def test_topic_words(session: AmqpSession) -> None:
     )
 
 
-@verifies("AMQP-ROUTE-005", source=f"{TYPES}.3 (The Topic Exchange Type)")
+@verifies("AMQP-ROUTE-005", source=f"{TYPES}.3 (The Topic Exchange Type)", is_long=True)
 def test_topic_star(session: AmqpSession) -> None:
     """In a topic binding * takes exactly one word, wherever it is."""
     require_routes(
@@ -87,7 +87,7 @@ def test_topic_star(session: AmqpSession) -> None:
     )
 
 
-@verifies("AMQP-ROUTE-006", source=f"{TYPES}.3 (The Topic Exchange Type)")
+@verifies("AMQP-ROUTE-006", source=f"{TYPES}.3 (The Topic Exchange Type)", is_long=True)
 def test_topic_hash(session: AmqpSession) -> None:
     """In a topic binding # takes any number of words, none too, wherever it is."""
     keys = "a b a.b a.x.b a.x.y.b a.b.c x.a.b x.y.a.b b.a a.x.b.y a.b.a -"
@@ -108,7 +108,7 @@ def test_topic_hash(session: AmqpSession) -> None:
     )
 
 
-@verifies("AMQP-ROUTE-006", "AMQP-ROUTE-005", source=f"{TYPES}.3 (The Topic Exchange Type)")
+@verifies("AMQP-ROUTE-006", "AMQP-ROUTE-005", source=f"{TYPES}.3 (The Topic Exchange Type)", is_long=True)
 def test_topic_star_and_hash(session: AmqpSession) -> None:
     """In a topic binding * and # together take at least as many words as there are *."""
     require_routes(

@@ -98,10 +98,12 @@ class ResponderScene(NatsScene):
         return f"tests.{self.suite}.{self.test}"
 
     def send(self, name: str, meanwhile: Callable[[], None] = lambda: None, **fields: Any) -> bytes:
-        """One command; its answer. Raises ``VendorFailedError``."""
+        """One command; its answer, once the broker has read all that the responder sent before it. Raises
+        ``VendorFailedError``."""
         reply = f"plumbline.{self.suite}.{self.test}.{next(self._numbers)}"
         command = {"suite": self.suite, "test": self.test, "command": name, **fields}
         client = self.direct_session.connect("tester")
+        client.flush()  # the proxy shows a subscription before the broker has read it
         client.send(Pub.make(f"{self.subject}.command", json.dumps(command).encode(), reply))
         client.flush()
         meanwhile()
@@ -112,6 +114,7 @@ class ResponderScene(NatsScene):
             if time.monotonic() > deadline:
                 raise VendorFailedError(f"{name} is not answered within {ANSWERED_WITHIN_S:g} s")
             self.await_wire(lambda: self.published_to(reply), LOOK_EVERY_S)
+        client.flush()  # so too what the command subscribed to
         return payload_of(answers[0]).payload
 
     def published_to(self, subject: str) -> list[Observation]:

@@ -170,7 +170,7 @@ class NatsScene(Scene):
         return found[0]
 
     def sid_receiving(self, inbox: str) -> str:
-        """Under which sid the testee has subscribed to it last; empty if nobody would hear."""
+        """The sid of the last subscription of the client under test; empty if there is none."""
         subscriptions = [seen.operation for seen in self.sent_operations(Sub)]
         matching_sids = [
             one.sid for one in subscriptions if isinstance(one, Sub) and covers(one.subject, inbox)

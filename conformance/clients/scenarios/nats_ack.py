@@ -141,7 +141,7 @@ def an_ack_that_cannot_be_sent_is_an_error(scene: NatsScene) -> None:
     answer = scene.try_command("ack", ref=message.ref, within=5.0)
     scene.require(
         answer.error,
-        "an acknowledgement that nobody got is reported as done",
+        "an acknowledgement that the server did not receive is reported as done",
         expected="an error",
         actual="ok",
     )

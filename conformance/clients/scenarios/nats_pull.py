@@ -69,7 +69,7 @@ def what_follows_a_status_expires_by_the_time_out(scene: NatsScene) -> None:
         left = 1_600_000_000 - (pull.observation.at - began[0]) if began else 1_600_000_000
         scene.require(
             pull.request.expires <= left + SLACK_NS,
-            "a request outlives the fetch it belongs to: it will take messages that nobody waits for",
+            "a request outlives the fetch it belongs to: it will take messages that no fetch waits for",
             expected=f"expires of at most {left / 1e6:.0f} ms",
             actual=pull.observation.operation,
             at=pull.observation,
@@ -146,7 +146,7 @@ def the_inbox_is_subscribed_before_the_request(scene: NatsScene) -> None:
         )
         scene.require(
             heard,
-            "nobody hears the answer",
+            "no subscription receives the answer",
             expected=f"SUB {pull.inbox} before",
             actual="none",
             at=pull.observation,

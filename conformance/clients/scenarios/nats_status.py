@@ -94,13 +94,13 @@ def too_many_requests_is_no_message(scene: NatsScene) -> None:
 
 @scenario("CLIENT-STATUS-005", needs=["fetch"])
 def no_responders_is_no_message(scene: NatsScene) -> None:
-    """503: that nobody answers for a consumer any more is not handed over."""
+    """503 (no responder for a consumer) is not handed over."""
     _hands_over(scene, _fetch_from_what_was_deleted(scene))
 
 
 @scenario("CLIENT-STATUS-009", needs=["fetch"])
 def no_responders_is_told(scene: NatsScene) -> None:
-    """503: that nobody answers for a consumer any more is an error for the user."""
+    """503 (no responder for a consumer) is an error for the user."""
     _is_told(scene, _fetch_from_what_was_deleted(scene))
 
 

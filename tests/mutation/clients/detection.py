@@ -34,7 +34,7 @@ class Detection(Struct, frozen=True):
 
     @property
     def missed(self) -> tuple[str, ...]:
-        """What it breaks and nobody saw."""
+        """What it breaks without being detected."""
         return tuple(name for name in self.twin.breaks if name not in self.red)
 
     @property

@@ -122,7 +122,7 @@ class Client:
         self.after_reconnect: list[Callable[[], None]] = []
 
     def inbox(self) -> str:
-        """A subject that nobody else uses."""
+        """A subject with no other user."""
         return f"_INBOX.{secrets.token_hex(8)}"
 
     # -- the connection ----------------------------------------------------------------------
@@ -378,7 +378,7 @@ class Client:
         subscription.take(operation)
 
     def unwanted(self, operation: Came) -> None:
-        """For nobody, or nobody any more."""
+        """For no subscription, or none any more."""
 
     # -- subjects ----------------------------------------------------------------------------
 

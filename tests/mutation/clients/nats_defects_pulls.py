@@ -187,7 +187,7 @@ def _(client: Client, js: JetStream) -> None:
     whole = js.ask
 
     def ask(pull: Pull, stream: str, consumer: str, request: PullRequest) -> None:
-        if request.no_wait:  # on an inbox that is none yet: nobody hears the answer
+        if request.no_wait:  # on an inbox that is none yet: no subscription receives the answer
             heard, pull.inbox = pull.inbox, client.inbox()
             whole(pull, stream, consumer, request)
             pull.inbox = heard

@@ -42,7 +42,7 @@ class JetStream:
     def publish(
         self, subject: str, data: bytes, headers: Mapping[str, str], timeout: float
     ) -> dict[str, Any]:
-        """The PubAck. ADR-22: while nobody answers it is tried again."""
+        """The PubAck. ADR-22: while there is no answer it is tried again."""
         for _ in range(self.retries):
             try:
                 return self.publish_once(subject, data, headers, timeout)

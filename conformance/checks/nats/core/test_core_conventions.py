@@ -41,7 +41,7 @@ def expect_exchange(connection: NatsConnection, subject: str, sid: int) -> None:
     connection.expect(Pong)
 
 
-@verifies("CORE-102", source='docs.nats.io, "Client Protocol"')
+@verifies("CORE-102", source='docs.nats.io, "Client Protocol"', is_long=True)
 def test_one_byte_at_a_time(session: NatsSession) -> None:
     """Operations whose bytes come one at a time mean the same."""
     connection, clock = session.connect(), session.connect("clock")
@@ -52,7 +52,7 @@ def test_one_byte_at_a_time(session: NatsSession) -> None:
     expect_exchange(connection, session.name("foo"), 1)
 
 
-@verifies("CORE-102", source='docs.nats.io, "Client Protocol"')
+@verifies("CORE-102", source='docs.nats.io, "Client Protocol"', is_long=True)
 def test_cut_anywhere(session: NatsSession) -> None:
     """Operations cut in two segments, wherever the cut is, mean the same."""
     connection, clock = session.connect(), session.connect("clock")

@@ -10,7 +10,7 @@ from plumbline.wire.nats import Connect, Info, Ping
 A_FEW_SECONDS = 4.0
 
 
-@verifies("CORE-069", source="observed, nats-server 2.9.10 and 2.15")
+@verifies("CORE-069", source="observed, nats-server 2.9.10 and 2.15", is_long=True)
 def test_first_ping_comes_early(session: NatsSession) -> None:
     """To a client that has sent no PING the server's first one comes within seconds."""
     connection = session.connect(handshake=False)

@@ -91,16 +91,16 @@ def test_info_counts_by_subject(session: NatsSession) -> None:
         shows(session, answer, "state.subjects", dict(zip(subjects, counts, strict=False)))
 
 
-@verifies("JS-API-151", source=SOURCE)
+@verifies("JS-API-151", source=SOURCE, is_long=True)
 def test_list_of_consumers_comes_in_pages(session: NatsSession) -> None:
     """CONSUMER.LIST gives 256 consumers at a time, and the rest from offset 256 on."""
     stream = session.stage.stream("S", [session.name("s")])
     names = [f"C{number:03}" for number in range(PAGE + 1)]
-    for name in names:
-        config = {"durable_name": name, "ack_policy": "explicit"}
-        session.stage.api(
-            "CONSUMER.DURABLE.CREATE", stream, name, body={"stream_name": stream, "config": config}
-        )
+    configs = [{"durable_name": name, "ack_policy": "explicit"} for name in names]
+    session.stage.api_all(
+        "CONSUMER.DURABLE.CREATE",
+        [((stream, config["durable_name"]), {"stream_name": stream, "config": config}) for config in configs],
+    )
     for offset, expected in ((0, names[:PAGE]), (PAGE, names[PAGE:])):
         answer = session.stage.page("CONSUMER.LIST", stream, total=PAGE + 1, body={"offset": offset})
         _has_numbers(session, answer, total=PAGE + 1, offset=offset, limit=PAGE)

@@ -195,7 +195,7 @@ class Scheduling:
         )
 
 
-@verifies("JS-PUB-063", source='ADR-51, "Single scheduled message"')
+@verifies("JS-PUB-063", source='ADR-51, "Single scheduled message"', is_long=True)
 def test_message_is_published_at_its_time(session: NatsSession) -> None:
     """@at publishes body and headers once, not before its time, and the schedule is gone."""
     later = Scheduling(session)
@@ -232,7 +232,7 @@ def test_time_in_the_past(session: NatsSession) -> None:
     later.await_gone("past")
 
 
-@verifies("JS-PUB-064", source='ADR-51, "Headers"')
+@verifies("JS-PUB-064", source='ADR-51, "Headers"', is_long=True)
 def test_scheduled_message_has_a_lifetime(session: NatsSession) -> None:
     """Nats-Schedule-TTL is the Nats-TTL of what is published, which is removed after it."""
     later = Scheduling(session, allow_msg_ttl=True)
@@ -252,7 +252,7 @@ def test_scheduled_message_has_a_lifetime(session: NatsSession) -> None:
     later.await_messages("lasting.out", 1, 0.0)
 
 
-@verifies("JS-PUB-065", source='ADR-51, "Intervals"')
+@verifies("JS-PUB-065", source='ADR-51, "Intervals"', is_long=True)
 def test_interval(session: NatsSession) -> None:
     """@every publishes again and again, an interval apart, and says when; the schedule stays."""
     later = Scheduling(session)
@@ -271,7 +271,7 @@ def test_interval(session: NatsSession) -> None:
     later.load(seq=seq)
 
 
-@verifies("JS-PUB-066", source='ADR-51, "6 field crontab format"')
+@verifies("JS-PUB-066", source='ADR-51, "6 field crontab format"', is_long=True)
 def test_crontab(session: NatsSession) -> None:
     """A crontab publishes when every field matches in UTC, of two restricted days either; and not else."""
     later = Scheduling(session)
@@ -300,7 +300,7 @@ def test_crontab(session: NatsSession) -> None:
     later.await_messages("matching", 1, 0.0)
 
 
-@verifies("JS-PUB-067", source='ADR-51, "Headers"')
+@verifies("JS-PUB-067", source='ADR-51, "Headers"', is_long=True)
 def test_time_zone(session: NatsSession) -> None:
     """A crontab with Nats-Schedule-Time-Zone goes by the clocks there, and without it by UTC."""
     later = Scheduling(session)
@@ -315,7 +315,7 @@ def test_time_zone(session: NatsSession) -> None:
     later.nothing_on("utc.out", "published by the clocks of another zone than UTC")
 
 
-@verifies("JS-PUB-068", source='ADR-51, "Subject Sampling"')
+@verifies("JS-PUB-068", source='ADR-51, "Subject Sampling"', is_long=True)
 def test_last_message_of_the_source(session: NatsSession) -> None:
     """Nats-Schedule-Source: its last message is published each time; its own if there is none."""
     later = Scheduling(session)
@@ -335,7 +335,7 @@ def test_last_message_of_the_source(session: NatsSession) -> None:
     later.await_messages("sensor", 3, 0.0)
 
 
-@verifies("JS-PUB-069", source='ADR-51, "Single scheduled message"')
+@verifies("JS-PUB-069", source='ADR-51, "Single scheduled message"', is_long=True)
 def test_new_schedule_takes_the_place_of_another(session: NatsSession) -> None:
     """Of two schedules on one subject the second is stored and published, and the first is neither."""
     later = Scheduling(session)
@@ -354,7 +354,7 @@ def test_new_schedule_takes_the_place_of_another(session: NatsSession) -> None:
     session.require(later.find(seq=first) is None, "the first is back", expected="none", actual="stored")
 
 
-@verifies("JS-PUB-070", source='ADR-51, "Ending/stopping schedules early"')
+@verifies("JS-PUB-070", source='ADR-51, "Ending/stopping schedules early"', is_long=True)
 def test_schedules_are_stopped(session: NatsSession) -> None:
     """A schedule that was deleted, purged or ended by another message publishes no more."""
     later = Scheduling(session)

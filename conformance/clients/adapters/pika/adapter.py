@@ -71,7 +71,7 @@ class Adapter:
             if self.connection is not None:
                 self.connection.add_callback_threadsafe(lambda: None)
         except AMQPConnectionError:
-            pass  # it is closed: nobody waits in it
+            pass  # it is closed: no thread waits in it
 
     def run(self) -> None:
         while True:

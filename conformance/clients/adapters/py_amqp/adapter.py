@@ -108,7 +108,7 @@ class Adapter:
     def do_declare(self, command: dict[str, Any]) -> dict[str, Any]:
         asked = ("queue", "durable", "exclusive", "arguments")
         options = {name: command[name] for name in asked if name in command}
-        options["auto_delete"] = command.get("auto_delete", False)  # it is true if nobody says so
+        options["auto_delete"] = command.get("auto_delete", False)  # it is true by default
         return {"queue": self.channels[command["channel"]].queue_declare(**options).queue}
 
     def do_exchange(self, command: dict[str, Any]) -> None:
