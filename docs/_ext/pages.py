@@ -28,7 +28,7 @@ REQUIREMENTS = "reference/requirements"
 KNOWN_FAILURES = "reference/_known_failures.md"
 RESULT_SCHEMA = "reference/_result_schema.md"
 SCHEMA = ROOT / "reports" / "result.schema.json"
-HELP_COLUMNS = 96
+HELP_COLUMNS = 88
 # Documents of the repository that the site shows: path -> the page that includes it.
 DOCUMENTS = {
     "ARCHITECTURE.md": "explanation/architecture.md",
@@ -106,7 +106,9 @@ def requirement_page(group: Group, written: CheckReferences) -> str:
     entries = [_requirement(row, written) for row in group.requirements]
     count = len(group.requirements)
     lead = f"{count} requirement{'' if count == 1 else 's'}. `plumbline list '{group.id}-*'` lists them."
-    return "\n\n".join([f"# {group.id}: {escaped(group.title)}", lead, *entries]) + "\n"
+    return (
+        "\n\n".join([f"# {group.id}: {escaped(group.title.removeprefix('AMQP: '))}", lead, *entries]) + "\n"
+    )
 
 
 def _requirement(row: Requirement, written: CheckReferences) -> str:
