@@ -106,7 +106,7 @@ def _install(folder: Path) -> None:
 
 def _pack(folder: Path, archive: Path) -> str:
     """Everything with its compiled modules, in one zip; the digest of the content."""
-    unchecked = py_compile.PycInvalidationMode.UNCHECKED_HASH  # nobody edits what was unpacked
+    unchecked = py_compile.PycInvalidationMode.UNCHECKED_HASH  # unpacked files are not edited
     compileall.compile_dir(folder, quiet=2, invalidation_mode=unchecked, stripdir=str(folder), workers=0)
     digest = hashlib.sha256()
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as packed:

@@ -72,7 +72,8 @@ class Endpoint:
         try:
             found = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)
         except OSError as error:
-            raise AddressError(f"{self}: {error.strerror or error}") from None
+            reason = error.strerror or error
+            raise AddressError(f"{self}: {self.host} is not a known host ({reason})") from None
         return [(family, address) for family, _, _, _, address in found]
 
 

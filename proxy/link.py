@@ -187,7 +187,7 @@ class Link:
             self.turn.aborted.append((self, direction, why))
 
     def unread_bytes(self, direction: Direction) -> list[bytes]:
-        """What the side that is gone had sent, and nobody has read."""
+        """What the side that is gone had sent, and has not been read."""
         pipe, chunks = self.pipes[direction], []
         with contextlib.suppress(OSError):
             while not pipe.ended and (chunk := pipe.source.socket.recv(MAX_READ_BYTES)):

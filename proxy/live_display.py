@@ -48,7 +48,7 @@ class LiveDisplay:
         console.print(Text(str(found)), soft_wrap=True)
 
     def end(self, violations: int | None = None) -> None:
-        """The sum; ``violations`` None: nobody looked for them."""
+        """The sum; ``violations`` None: they were not looked for."""
         if self._display is not None:
             self._display.stop()
         counted = self._proxy.counters

@@ -122,7 +122,7 @@ class Loop:
         """Until ``stop``. What a handler without an owner raises comes out here."""
         poll, handlers, timers, end_of_turn = self._epoll.poll, self._handlers, self._timers, self.end_of_turn
         while self._running:
-            while timers and timers[0].action is None:  # cancelled: nobody waits for it
+            while timers and timers[0].action is None:  # cancelled
                 heapq.heappop(timers)
             events = self._wait(poll)
             self.ready = len(events)

@@ -11,6 +11,7 @@ everything.
 from __future__ import annotations
 
 import os
+import signal
 from collections import Counter
 from collections.abc import Iterator
 from importlib.util import find_spec
@@ -62,7 +63,12 @@ except ServerError as error:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """The markers that ``make test`` leaves out."""
+    """The markers that ``make test`` leaves out, and Ctrl-C also for a run in the background.
+
+    A shell without job control lets what it starts with ``&`` ignore Ctrl-C, and programs that tests start
+    inherit that."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     config.addinivalue_line("markers", "external: needs a real server or program, Spark or a browser")
     config.addinivalue_line("markers", "slow: takes seconds")
 

@@ -118,7 +118,7 @@ def explore(
     model: Annotated[
         ModelName | None,
         typer.Option(
-            help="Play traces of this Quint model instead of random commands; it says what must come."
+            help="Play traces of this Quint model instead of random commands. The model says what to expect."
         ),
     ] = None,
     output: Annotated[Path, output_option("DIR", "Write trace files to this folder.")] = DEFAULT_FOLDER,

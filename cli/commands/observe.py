@@ -26,7 +26,7 @@ Examples:
 
 \b
   plumbline observe -- pytest tests/
-  plumbline observe --capture out -- npm test                   then: plumbline show out
+  plumbline observe --capture out -- npm test                   then: plumbline show out/nats
   plumbline observe --fault 'latency 50ms' -- ./my-program      the faults of plumbline record
 
 \b

@@ -70,7 +70,8 @@ def record(
             "--listen",
             "-l",
             metavar="ADDRESS",
-            help="Listen for clients here: host:port, :port, [::1]:port or unix:/path.",
+            help="Listen for clients here: host:port, [::1]:port or unix:/path. :port is a port of "
+            "127.0.0.1, 0.0.0.0:port one of all addresses.",
         ),
     ],
     *,

@@ -28,7 +28,7 @@ class DecodedFlow:
         self._held: dict[Direction, int] = dict.fromkeys(Direction, 0)
 
     def lines(self, messages: Sequence[tcp.TCPMessage], data: bytes) -> list[str] | None:
-        """What ends in the last of these messages that has this content; None if nobody knows."""
+        """What ends in the last of these messages that has this content; None if that is unknown."""
         self._follow(messages)
         if self.dialect is None:
             return None

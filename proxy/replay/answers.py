@@ -159,7 +159,7 @@ class NatsServerReplay(ServerReplay):
 
 
 def _without_connect_urls(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """INFO that sends nobody elsewhere, and asks for nothing that the replay does not do."""
+    """INFO that sends no client elsewhere, and requires nothing that the replay does not do."""
     left_out = ("connect_urls", "ws_connect_urls", "tls_required", "tls_available", "tls_verify")
     return {name: value for name, value in fields.items() if name not in left_out}
 

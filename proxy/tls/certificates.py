@@ -28,7 +28,7 @@ _BLOCK = re.compile(rb"-----BEGIN ([A-Z ]+)-----.+?-----END \1-----\n?", re.DOTA
 
 
 def default_folder() -> Path:
-    """Where the authority is kept if nobody says: the user's own."""
+    """Where the authority is kept by default: in the user's own folder."""
     base = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
     return Path(base) / "plumbline" / "tls"
 

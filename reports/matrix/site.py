@@ -204,7 +204,7 @@ def _changes(rows: Iterable[TargetRow]) -> list[RunComparison]:
 
 
 def _problem_requirements(row: TargetRow) -> list[ProblemRequirement]:
-    """In the order of the requirements; what nobody claims is left to the run's own report."""
+    """In the order of the requirements; what no run claims is left to the run's own report."""
     checks: dict[str, list[CheckResult]] = {}
     for check in row.run.result.checks:
         if check.outcome is not Outcome.PASSED:

@@ -123,7 +123,8 @@ def _print_wire(console: Console, check: CheckResult) -> None:
         return
     excerpt = wire_excerpt(check.wire, WIRE_LINES)
     console.print()
-    _print(console, Text(f"  last operations (seconds, connection, {'>'} sent, {'<'} received)", style="dim"))
+    mark = ", * not as expected" if any(line.offending for line in excerpt.lines) else ""
+    _print(console, Text(f"  last operations (seconds, connection, > sent, < received{mark})", style="dim"))
     if excerpt.before:
         _print(console, Text(f"    ... {excerpt.before} earlier", style="dim"))
     width = max(len(one_line(line.connection)) for line in excerpt.lines)

@@ -10,6 +10,11 @@ import pytest
 from plumbline.proxy.addresses import AddressError, Endpoint, listening_socket
 
 
+def test_an_unknown_host_is_named() -> None:
+    with pytest.raises(AddressError, match=r"nowhere\.invalid:4222: nowhere\.invalid is not a known host"):
+        Endpoint("nats", "nowhere.invalid", 4222).resolve()
+
+
 def test_an_address_in_use_asks_for_another_one() -> None:
     with socket.create_server(("127.0.0.1", 0)) as held:
         port = held.getsockname()[1]

@@ -36,7 +36,7 @@ def require() -> str:
 
 @contextmanager
 def chromium() -> Iterator[Browser]:
-    """The browser. It updates nothing and calls nobody."""
+    """The browser. It updates nothing and calls no service."""
     program = require()
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=program)
