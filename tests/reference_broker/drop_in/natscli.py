@@ -44,7 +44,7 @@ VARYING = (
     (r"│ \d+ │ NATS CLI", "│ N │ NATS CLI"),
 )
 # Headers, which natscli prints in any order: of an answer to a request, and of a message.
-HEADERS = re.compile(r"(?:^TIME [A-Za-z-]+: .*$\n?)+|(?<=^Headers:\n\n)(?:^[A-Za-z-]+: .*$\n?)+", re.MULTILINE)
+HEADERS = re.compile(r"(?m)(?:^TIME [A-Za-z-]+: .*$\n?)+|(?<=^Headers:\n\n)(?:^[A-Za-z-]+: .*$\n?)+")
 
 
 def natscli() -> Path:
