@@ -19,6 +19,7 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
+from plumbline.bounds import RESULT_FILE_BYTES
 from plumbline.conformance.claims import ClaimsError, load_claims
 from plumbline.conformance.requirements.catalogue import Requirement
 from plumbline.errors import PlumblineError, UsageProblem
@@ -34,6 +35,7 @@ from plumbline.reports.matrix.attestations import (
     verify,
 )
 from plumbline.reports.matrix.runs import TargetRunResult, load, reduced_for_site
+from plumbline.untrusted import read_file
 from plumbline.verdicts import RunResult, tally
 
 RESULT, CLAIMS, ATTESTATION, STATEMENT, KEYS = (
@@ -135,7 +137,7 @@ def _in_our_words(one: Contribution, known: Mapping[str, Requirement]) -> Target
 
 
 def _check(place: Path, known: Mapping[str, Requirement], keys: list[PublicKey]) -> Contribution:
-    data = (place / RESULT).read_bytes()
+    data = read_file(place / RESULT, RESULT_FILE_BYTES)
     result = result_json.read(place / RESULT)
     names = result.target.arguments
     if names is None or len(names) != 1 or any(check.wire for check in result.checks):
@@ -147,7 +149,7 @@ def _check(place: Path, known: Mapping[str, Requirement], keys: list[PublicKey])
     attestation = None
     if (place / ATTESTATION).exists():
         try:
-            attestation = verify((place / ATTESTATION).read_bytes(), data, keys)
+            attestation = verify(read_file(place / ATTESTATION), data, keys)
         except AttestationError as error:
             raise UsageProblem(f"{ATTESTATION}: {error}") from error
     claims = place / CLAIMS

@@ -21,7 +21,7 @@ from plumbline.conformance.nats.grants import Grants
 from plumbline.conformance.requirements.catalogue import PROFILES, protocol_level
 from plumbline.conformance.waivers import toml_string
 from plumbline.errors import PlumblineError
-from plumbline.untrusted import BadInputError, parse_toml
+from plumbline.untrusted import BadInputError, parse_toml, read_file
 from plumbline.verdicts import ClaimRow, ClaimsReport, RequirementResult, Target, tally
 from plumbline.versions import holds, numbers
 
@@ -117,7 +117,7 @@ _KEYS = tuple(key for key in Claims.__struct_fields__ if key != "file")
 def load_claims(path: Path, protocol: str) -> Claims:
     """Read a claims file for a server of this protocol. Raises ``ClaimsError``, all that is wrong at once."""
     try:
-        data = path.read_bytes()
+        data = read_file(path)
         table = parse_toml(data, dict[str, Any])
     except OSError as error:
         raise ClaimsError(f"{path}: {error.strerror}") from None

@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from plumbline.conformance.check import Check
 from plumbline.errors import PlumblineError
-from plumbline.untrusted import BadInputError, parse_toml
+from plumbline.untrusted import BadInputError, parse_toml, read_file
 from plumbline.verdicts import CheckResult, Outcome
 from plumbline.versions import holds, numbers
 from plumbline.visible import visible_toml
@@ -70,7 +70,7 @@ def load_waivers(path: Path, checks: Iterable[Check]) -> tuple[Waiver, ...]:
     """Read a waiver file. Raises ``WaiverError``, all that is wrong at once."""
     example = 'a table is: [[waiver]] requirement = "JS-PULL-015", reason = "why", link = "https://..."'
     try:
-        waivers = parse_toml(path.read_bytes(), _WaiverFile).waiver
+        waivers = parse_toml(read_file(path), _WaiverFile).waiver
     except OSError as error:
         raise WaiverError(f"{path}: {error.strerror}") from None
     except BadInputError as error:

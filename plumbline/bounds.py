@@ -143,6 +143,12 @@ LOCAL_JUDGE_BYTES = 200_000_000
 # new connection.
 LOCAL_CLOSED_FLOWS = 10_000
 
+# Bytes of a file that a user or another file names, and that is read as a whole: configurations, claims,
+# waivers, traces, keys; and of a result of a run. A larger one is refused (exit 2, or 1 as nats-server and
+# RabbitMQ do).
+TEXT_FILE_BYTES = 8 * 1024 * 1024
+RESULT_FILE_BYTES = 64 * 1024 * 1024
+
 # Configuration files of the program plumbline-nats-server: blocks and arrays inside each other, files that
 # include each other. More is refused as a wrong configuration (exit 1).
 CONFIGURATION_DEPTH = 100

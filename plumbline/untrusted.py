@@ -1,4 +1,4 @@
-"""JSON and TOML that somebody else wrote: a server, a client, a user's file.
+"""Files that a user names, and JSON and TOML that somebody else wrote: a server, a client, a file.
 
 Whatever is wrong with it, one exception says so: it is not JSON, not UTF-8, nested too deeply, has a number
 that is too long, or is not of the expected shape.
@@ -6,11 +6,14 @@ that is too long, or is not of the expected shape.
 
 from __future__ import annotations
 
+import errno
 import tomllib
+from pathlib import Path
 from typing import TypeVar
 
 import msgspec
 
+from plumbline.bounds import TEXT_FILE_BYTES
 from plumbline.errors import UNDECODABLE
 
 Shape = TypeVar("Shape")
@@ -18,6 +21,18 @@ Shape = TypeVar("Shape")
 
 class BadInputError(ValueError):
     """Text that cannot be used; the message says what is wrong with it."""
+
+
+def read_file(path: Path, most: int = TEXT_FILE_BYTES) -> bytes:
+    """The bytes of a file that may be anything, such as ``/dev/zero``.
+
+    Raises ``OSError``, also if it has more than ``most`` bytes.
+    """
+    with path.open("rb") as file:
+        data = file.read(most + 1)
+    if len(data) > most:
+        raise OSError(errno.EFBIG, f"it has more than {most:,} bytes", str(path))
+    return data
 
 
 def parse_json(data: bytes | str, shape: type[Shape]) -> Shape:

@@ -16,9 +16,10 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from plumbline.bounds import RESULT_FILE_BYTES
 from plumbline.errors import PlumblineError
 from plumbline.reports.files import PRIVATE, ReportFile
-from plumbline.untrusted import BadInputError, parse_json
+from plumbline.untrusted import BadInputError, parse_json, read_file
 from plumbline.verdicts import Event, RunFinished, RunResult, with_red
 from plumbline.visible import escape, visible_json
 
@@ -72,7 +73,7 @@ def decode(data: bytes) -> RunResult:
 def read(path: Path) -> RunResult:
     """The result in the file ``path``. Raises ``ResultError``, and ``OSError`` if it cannot be read."""
     try:
-        return decode(path.read_bytes())
+        return decode(read_file(path, RESULT_FILE_BYTES))
     except ResultError as error:
         raise ResultError(f"{path}: {error}") from error
 

@@ -32,7 +32,7 @@ from msgspec import Struct
 from plumbline.servers.ports import free_ports
 from plumbline.servers.process import ServerError, ServerProcess
 from plumbline.servers.targets import TargetError
-from plumbline.untrusted import BadInputError, parse_toml
+from plumbline.untrusted import BadInputError, parse_toml, read_file
 
 PORT, CONFIG, STORE = "{port}", "{config}", "{store}"
 KNOWN = (PORT, CONFIG, STORE)
@@ -89,14 +89,9 @@ class UserTarget(Struct, frozen=True):
 def user_targets(path: Path) -> Mapping[str, UserTarget]:
     """Every server of the file, by name. Raises ``TargetError`` that says what is wrong, and where."""
     try:
-        with path.open("rb") as file:
-            data = file.read(MAX_FILE_SIZE + 1)
+        tables = parse_toml(read_file(path, MAX_FILE_SIZE), dict[str, Any])
     except OSError as error:
         raise TargetError(f"{path}: {error.strerror}") from None
-    if len(data) > MAX_FILE_SIZE:
-        raise TargetError(f"{path}: it is larger than {MAX_FILE_SIZE} bytes")
-    try:
-        tables = parse_toml(data, dict[str, Any])
     except BadInputError as error:
         raise TargetError(f"{path}: {error}") from None
     if not tables:

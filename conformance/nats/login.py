@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from plumbline.errors import UsageProblem
 from plumbline.masking import Mask
+from plumbline.untrusted import read_file
 
 MAX_FILE_BYTES = 64 * 1024  # a larger file is no login: the wrong one was named
 
@@ -80,11 +81,7 @@ class NatsLogin(Struct, frozen=True):
 
 def _read(path: Path, option: str) -> str:
     try:
-        with path.open("rb") as file:
-            data = file.read(MAX_FILE_BYTES + 1)
-        if len(data) > MAX_FILE_BYTES:
-            raise UsageProblem(f"{option}: the file is too large for a login")
-        return data.decode()
+        return read_file(path, MAX_FILE_BYTES).decode()
     except OSError as error:
         raise UsageProblem(f"{option}: {error.strerror}") from None
     except UnicodeDecodeError:

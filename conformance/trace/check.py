@@ -16,6 +16,7 @@ from plumbline.conformance.packaged import TRACES, resolved
 from plumbline.conformance.trace.cases import parse_traces
 from plumbline.conformance.trace.language import Trace
 from plumbline.conformance.trace.player import play
+from plumbline.untrusted import read_file
 
 FILES_IN_MEMORY = 64  # with all their steps: together they take 10 MB
 
@@ -25,7 +26,7 @@ def load_checks(path: Path) -> list[Check]:
 
     Raises ``TraceSyntaxError`` for a file that is not a trace, ``OSError`` for one that cannot be read.
     """
-    text = path.read_bytes().decode("utf-8", "surrogateescape")
+    text = read_file(path).decode("utf-8", "surrogateescape")
     return [_check(trace, path, partial(play, trace)) for trace in parse_traces(text, shown_path(path))]
 
 
@@ -34,7 +35,7 @@ def load_headers(path: Path) -> list[Check]:
 
     A process runs a few of all checks. Raises as ``load_checks``.
     """
-    text = path.read_bytes().decode("utf-8", "surrogateescape")
+    text = read_file(path).decode("utf-8", "surrogateescape")
     headers = parse_traces(text, shown_path(path), is_header=True)
     return [_check(trace, path, partial(_load_and_run, path, place)) for place, trace in enumerate(headers)]
 

@@ -11,6 +11,7 @@ from typing import Any
 from msgspec import Struct, ValidationError, convert, field, json
 
 from plumbline.errors import UNDECODABLE, PlumblineError
+from plumbline.untrusted import read_file
 
 NS = 1_000_000_000
 DEFAULT_USER = "guest"
@@ -94,7 +95,7 @@ def settings_of_file(path: Path | None) -> dict[str, Any]:
     if path is None:
         return {}
     try:
-        fields = json.decode(path.read_bytes(), type=dict[str, Any])
+        fields = json.decode(read_file(path), type=dict[str, Any])
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read ({error.strerror})") from None
     except UNDECODABLE as error:

@@ -16,6 +16,7 @@ from plumbline.reference_broker.nats.auth import secret_problem
 from plumbline.reference_broker.nats.config import Config, ConfigError
 from plumbline.reference_broker.nats.levels import parse_level
 from plumbline.reference_broker.nats.nkeys import public_key
+from plumbline.untrusted import read_file
 from plumbline.wire.units import SECOND, read_duration, read_number
 
 _ALIASES = {
@@ -52,7 +53,7 @@ def load(
 ) -> Config:
     """Read a file, between keys that count less and keys that count more. Raises ``ConfigError``."""
     try:
-        text = path.read_bytes()
+        text = read_file(path)
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read ({error.strerror})") from None
     try:

@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from plumbline.errors import PlumblineError, UsageProblem
-from plumbline.untrusted import BadInputError, parse_json
+from plumbline.untrusted import BadInputError, parse_json, read_file
 from plumbline.verdicts import Level, Outcome, RunResult
 
 if TYPE_CHECKING:
@@ -169,7 +169,7 @@ def _verify_signature(key: PublicKey, signature: bytes, signed_bytes: bytes) -> 
 
 def read_private_key(path: Path) -> Ed25519PrivateKey:
     """A PEM file of ``openssl genpkey -algorithm ed25519``. Raises ``UsageProblem`` and ``OSError``."""
-    data = path.read_bytes()
+    data = read_file(path)
     try:
         from cryptography.exceptions import UnsupportedAlgorithm
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -187,7 +187,7 @@ def read_private_key(path: Path) -> Ed25519PrivateKey:
 
 def read_public_key(path: Path) -> PublicKey:
     """A PEM file, as ``openssl pkey -pubout`` writes it. Raises ``UsageProblem``, ``OSError``."""
-    data = path.read_bytes()
+    data = read_file(path)
     try:
         from cryptography.exceptions import UnsupportedAlgorithm
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey

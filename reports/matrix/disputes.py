@@ -24,7 +24,7 @@ from urllib.parse import quote, urlsplit
 from msgspec import Struct
 
 from plumbline.errors import PlumblineError
-from plumbline.untrusted import BadInputError, parse_toml
+from plumbline.untrusted import BadInputError, parse_toml, read_file
 from plumbline.visible import one_line
 
 
@@ -63,7 +63,7 @@ def load_disputes(path: Path, known: Collection[str]) -> Mapping[str, tuple[Disp
     Raises ``DisputesError``, all that is wrong at once, and ``OSError``.
     """
     try:
-        entries = parse_toml(path.read_bytes(), _File).dispute
+        entries = parse_toml(read_file(path), _File).dispute
     except BadInputError as error:
         raise DisputesError(f"{path}: {error}") from error
     problems = [

@@ -10,6 +10,7 @@ from typing import Any
 from plumbline.reference_broker.amqp.config import ConfigError
 from plumbline.reference_broker.amqp.drop_in.language import Line, parse
 from plumbline.reference_broker.amqp.drop_in.settings import Settings, settings
+from plumbline.untrusted import read_file
 
 
 def load(flags: Mapping[str, Any]) -> Settings:
@@ -33,6 +34,6 @@ def configuration_file(flags: Mapping[str, Any]) -> Path | None:
 def read_text(path: Path) -> str:
     """Raises ``ConfigError``."""
     try:
-        return path.read_bytes().decode("utf-8", "surrogateescape")
+        return read_file(path).decode("utf-8", "surrogateescape")
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read ({error.strerror})") from None

@@ -14,6 +14,7 @@ from plumbline.reference_broker.nats.config import ConfigError
 from plumbline.reference_broker.nats.drop_in.language import Value, parse
 from plumbline.reference_broker.nats.drop_in.options import OPERATOR_KEYS, Settings
 from plumbline.reference_broker.nats.drop_in.settings import settings
+from plumbline.untrusted import read_file
 
 JWT_BEGIN = "eyJ"  # '{"' in base64
 
@@ -21,7 +22,7 @@ JWT_BEGIN = "eyJ"  # '{"' in base64
 def read_text(path: PurePath) -> str:
     """The text of a configuration file. Raises ``ConfigError``."""
     try:
-        return Path(path).read_bytes().decode("utf-8", "surrogateescape")
+        return read_file(Path(path)).decode("utf-8", "surrogateescape")
     except OSError as error:
         raise ConfigError(f"open {path}: {(error.strerror or str(error)).lower()}") from None
 

@@ -27,6 +27,7 @@ from plumbline.reference_broker.nats.drop_in.shell.files import (
 from plumbline.reference_broker.nats.drop_in.shell.log import Log
 from plumbline.reference_broker.nats.levels import NEWEST, VERSIONS
 from plumbline.reference_broker.serving import stopped_or_failed
+from plumbline.untrusted import read_file
 from plumbline.visible import one_line
 
 NAME = "nats-server"
@@ -77,7 +78,7 @@ def check(settings: Settings, flags: Mapping[str, Any]) -> int:
         raise ConfigError("must specify [-c, --config] option to check configuration file syntax")
     file = flags["config"]
     print(  # noqa: T201
-        f"{NAME}: configuration file {file} is valid ({digest(Path(file).read_bytes())})", file=sys.stderr
+        f"{NAME}: configuration file {file} is valid ({digest(read_file(Path(file)))})", file=sys.stderr
     )
     return 0
 
@@ -153,7 +154,7 @@ class Program:
         log.info(f"  ID:       {identity.server_id}")
         if file := self.flags.get("config"):
             with suppress(OSError):
-                log.info(f"Using configuration file: {file} ({digest(Path(file).read_bytes())})")
+                log.info(f"Using configuration file: {file} ({digest(read_file(Path(file)))})")
         for name in self.settings.without_effect:
             log.warning(f'The field "{name}" of the configuration has no effect in this server')
 
