@@ -10,6 +10,7 @@ import time
 from contextlib import suppress
 from typing import Any, ClassVar, Self
 
+from plumbline.bounds import CLUSTER_REMARKS, CLUSTER_UNSENT_BYTES
 from plumbline.wire.errors import ProtocolError
 
 UNSENT_BYTES = 1 << 20  # more is not written to a node that does not read
@@ -58,9 +59,18 @@ class BaseConnection(asyncio.Protocol):
         return self._transport is None or self._transport.get_write_buffer_size() > UNSENT_BYTES
 
     def send(self, data: bytes) -> None:
-        """Whole operations. Nothing is sent on a lost connection."""
-        if self._transport is not None and self.is_open:
+        """Whole operations. Nothing is sent on a lost connection. A node that does not read loses it."""
+        if self._transport is None or not self.is_open:
+            return
+        if self._transport.get_write_buffer_size() > CLUSTER_UNSENT_BYTES:
+            self.close()
+        else:
             self._transport.write(data)
+
+    def refused(self, why: str) -> None:
+        """What the server refused or sent malformed."""
+        if len(self.errors) < CLUSTER_REMARKS:
+            self.errors.append(why)
 
     def close(self) -> None:
         """Ends it at once. Idempotent."""
@@ -78,7 +88,7 @@ class BaseConnection(asyncio.Protocol):
         try:
             self._received(data, now)
         except ProtocolError as error:
-            self.errors.append(str(error))
+            self.refused(str(error))
             self.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -87,6 +97,7 @@ class BaseConnection(asyncio.Protocol):
     def _end(self) -> None:
         self.lost.set()
         if not self._ready.done():
-            self._ready.set_exception(ConnectionResetError("the node closed the connection"))
+            why = self.errors[0] if self.errors else "the node closed the connection"
+            self._ready.set_exception(ConnectionResetError(why))
             with suppress(asyncio.InvalidStateError):
                 self._ready.exception()  # read here: it may be awaited no more

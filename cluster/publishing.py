@@ -14,8 +14,10 @@ from contextlib import suppress
 from random import Random
 from typing import ClassVar, Generic, TypeVar
 
+from plumbline.bounds import CLUSTER_DELIVERIES, CLUSTER_DELIVERIES_OF_MESSAGE
 from plumbline.cluster.connection import BaseConnection
 from plumbline.cluster.history import Attempt
+from plumbline.errors import TargetUnreachable
 from plumbline.wire.units import SECOND
 
 PUBLISHERS = 6
@@ -37,6 +39,12 @@ class Processes:
         self.leaders: list[tuple[int, str]] = []  # when another leader was seen (monotonic ns)
         self.publishing = True
         self.acknowledged = 0
+
+    def refuse_flood(self, deliveries: int) -> None:
+        """Raises ``TargetUnreachable`` for more deliveries than an erroneous server can explain."""
+        sent = len(self.attempts)
+        if deliveries > CLUSTER_DELIVERIES + CLUSTER_DELIVERIES_OF_MESSAGE * sent:
+            raise TargetUnreachable(f"the cluster floods: {deliveries} deliveries, {sent} messages were sent")
 
 
 class Publisher(Generic[Connection]):

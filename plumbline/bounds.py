@@ -46,6 +46,19 @@ ASK_AGAIN = 2
 # PING, channel.open. If the last was of a check that ran alone, what needs the server is inconclusive.
 UNANSWERED_QUESTIONS = 10
 
+# -- clusters ------------------------------------------------------------------------------------
+
+# Deliveries of a run, and besides that for each message that was sent: with more, the run ends (exit 3).
+CLUSTER_DELIVERIES = 200_000
+CLUSTER_DELIVERIES_OF_MESSAGE = 20
+# Sequences that a node states of its copy of a stream: with more, the copy is not read, and what needs it is
+# untestable.
+CLUSTER_COPY_SEQUENCES = 10_000_000
+# Texts that are kept of one kind: errors of a connection, confirms that answer nothing.
+CLUSTER_REMARKS = 1_000
+# Bytes that wait for a node that does not read: with more, the connection is closed.
+CLUSTER_UNSENT_BYTES = 16 * 1024 * 1024
+
 # Captures. Exceeding most of these becomes a remark ("lost", "undecodable"), and reading goes on.
 # Of segments that wait for earlier ones, in one direction and of all connections: the gap is a loss.
 CAPTURE_HELD_BYTES = 16 * 1024 * 1024

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from plumbline.bounds import OPERATION_BYTES
 from plumbline.cluster.connection import BaseConnection
 from plumbline.conformance.amqp.handshake import open_, start_ok, tune_ok
 from plumbline.conformance.urls import AmqpUrl
-from plumbline.wire.amqp import Decoder, Heartbeat, Method, ProtocolHeader
+from plumbline.wire.amqp import Decoder, Heartbeat, Limits, Method, ProtocolHeader
 from plumbline.wire.sender import Sender
 
 CHANNEL = 1
+
+LIMITS = Limits(max_body=OPERATION_BYTES, max_unfinished=OPERATION_BYTES)
 
 OnMethod = Callable[[Method, int], None]  # the method, and when it was read (monotonic ns)
 
@@ -28,7 +31,7 @@ class ChannelConnection(BaseConnection):
         self._url = url
         self._setup = [Method.make("channel.open", CHANNEL), *setup]
         self._on_method = on_method
-        self._decoder = Decoder(Sender.SERVER)
+        self._decoder = Decoder(Sender.SERVER, LIMITS)
 
     @classmethod
     async def open(cls, url: str, setup: Sequence[Method], on_method: OnMethod) -> ChannelConnection:
@@ -58,7 +61,7 @@ class ChannelConnection(BaseConnection):
                 self.send(b"".join(one.raw for one in self._setup))
             case "connection.close" | "channel.close":
                 arguments = method.arguments
-                self.errors.append(f"{arguments['reply_code']} {arguments['reply_text']}")
+                self.refused(f"{arguments['reply_code']} {arguments['reply_text']}")
                 self.close()
             case _ if self._ready.done():
                 self._on_method(method, now)

@@ -12,9 +12,10 @@ import time
 from contextlib import suppress
 from random import Random
 
+from plumbline.bounds import CLUSTER_REMARKS
 from plumbline.cluster.amqp.connection import CHANNEL, ChannelConnection
 from plumbline.cluster.amqp.history import Delivery, Settlement
-from plumbline.cluster.history import Attempt, AttemptOutcome
+from plumbline.cluster.history import Attempt, AttemptOutcome, message_text
 from plumbline.cluster.publishing import RECONNECT_S, TICK_S, Processes, Publisher, UrlOf
 from plumbline.wire.amqp import Method
 from plumbline.wire.units import SECOND
@@ -90,13 +91,13 @@ class QueuePublisher(Publisher[ChannelConnection]):
             case "basic.ack" | "basic.nack":
                 self._confirmed(method, now)
             case "basic.return":
-                self._returned(method.body.decode("utf-8", "replace"))
+                self._returned(message_text(method.body))
             case _:
                 pass
 
     def _confirmed(self, method: Method, now: int) -> None:
         tag = method.arguments["delivery_tag"]
-        if tag not in self._tags:
+        if tag not in self._tags and len(self._queue.answers) < CLUSTER_REMARKS:
             known = "a second time" if 0 < tag <= self._tag else "and it was never sent"
             self._queue.answers.append(f"{method.method} confirms publish {tag} of a channel {known}")
         tags = [one for one in self._tags if one <= tag] if method.arguments["multiple"] else [tag]
@@ -150,6 +151,7 @@ class QueueConsumer:
         credit = 0.0
         try:
             while self._shared.consuming and connection.is_open and time.monotonic() < ends:
+                self._shared.refuse_flood(len(self._shared.deliveries))
                 credit = min(credit + self._rate * TICK_S, PREFETCH)
                 count = min(int(credit), len(self._waiting))
                 credit -= count
@@ -187,7 +189,7 @@ def consuming(queue: str, prefetch: int) -> list[Method]:
 def delivery(method: Method, channel: int, node: int, now: int) -> Delivery:
     """A basic.deliver as it goes into the history."""
     redelivered = bool(method.arguments["redelivered"])
-    return Delivery(method.body.decode("utf-8", "replace"), channel, node, now, redelivered)
+    return Delivery(message_text(method.body), channel, node, now, redelivered)
 
 
 class QueueDrain:
@@ -204,7 +206,7 @@ class QueueDrain:
 
     async def run(self, url: str) -> None:
         """Returns when it is empty. Raises ``OSError`` (``TimeoutError``) if the node or the queue does not
-        answer."""
+        answer, ``TargetUnreachable`` if it floods."""
         setup = consuming(self._shared.queue, DRAIN_PREFETCH)
         connection = await ChannelConnection.open(url, setup, self._take)
         count = Method.make("queue.declare", CHANNEL, queue=self._shared.queue, passive=True).raw
@@ -212,6 +214,7 @@ class QueueDrain:
         try:
             while True:
                 await asyncio.sleep(TICK_S)
+                self._shared.refuse_flood(len(self._shared.deliveries))
                 if not connection.is_open:
                     raise ConnectionResetError("; ".join(connection.errors) or "the connection was lost")
                 if self._tag > self._acknowledged:

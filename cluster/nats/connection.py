@@ -44,6 +44,6 @@ class NodeConnection(BaseConnection):
                 case Pong() if not self._ready.done():
                     self._ready.set_result(None)
                 case Err():
-                    self.errors.append(operation.line)
+                    self.refused(operation.line)
                 case _:
                     pass

@@ -11,8 +11,10 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterable
-from typing import Any
 
+from plumbline.bounds import CLUSTER_COPY_SEQUENCES
+from plumbline.cluster.history import message_text
+from plumbline.cluster.nats.answers import Answer, read_answer
 from plumbline.cluster.nats.connection import Message, NodeConnection
 from plumbline.cluster.nats.history import NodeLog
 from plumbline.wire.nats import HPub, Pub
@@ -66,15 +68,10 @@ class Requests:
         finally:
             self._waiting.pop(token, None)
 
-    async def api(
-        self, name: str, request: object = None, within: float = ANSWERED_WITHIN_S
-    ) -> dict[str, Any]:
-        """The JSON answer of ``$JS.API.<name>``. Raises ``TimeoutError``."""
+    async def api(self, name: str, request: object = None, within: float = ANSWERED_WITHIN_S) -> Answer:
+        """The answer of ``$JS.API.<name>``. Raises ``TimeoutError``."""
         payload = b"" if request is None else json.dumps(request).encode()
-        answer: dict[str, Any] = json.loads(
-            (await self.message(f"$JS.API.{name}", payload, within)).payload or b"{}"
-        )
-        return answer
+        return read_answer((await self.message(f"$JS.API.{name}", payload, within)).payload)
 
     def _answered(self, message: Message, now: int) -> None:
         waiting = self._waiting.get(message.subject.rpartition(".")[2])
@@ -82,13 +79,14 @@ class Requests:
             waiting.set_result(message)
 
 
-def read_object(payload: bytes) -> dict[str, Any]:
-    """A JSON object; empty if it is none."""
-    try:
-        found = json.loads(payload)
-    except ValueError:
-        return {}
-    return found if isinstance(found, dict) else {}
+def number_in(text: str) -> int:
+    """A decimal number of at most 18 digits; -1 for any other text."""
+    return int(text) if len(text) <= 18 and text.isascii() and text.isdecimal() else -1
+
+
+def status_of(message: Message) -> str:
+    """The status that its header block begins with, and what follows."""
+    return message.header_block[len(STATUS) :].decode(errors="replace").strip()
 
 
 async def stated_copy(url: str, stream: str) -> OwnCopy | None:
@@ -96,12 +94,12 @@ async def stated_copy(url: str, stream: str) -> OwnCopy | None:
     requests = Requests(f"_INBOX.{stream}.I")
     try:
         await requests.connect(url)
-        state = (await requests.api(f"STREAM.INFO.{stream}")).get("state")
+        state = (await requests.api(f"STREAM.INFO.{stream}")).state
     except OSError:
         return None
     finally:
         requests.close()
-    return (state["first_seq"], state["last_seq"], state["messages"]) if state else None
+    return (state.first_seq, state.last_seq, state.messages) if state is not None else None
 
 
 async def unready(node: int, url: str, stream: str, own: OwnCopy, *, keeps_all: bool) -> str:
@@ -111,10 +109,9 @@ async def unready(node: int, url: str, stream: str, own: OwnCopy, *, keeps_all: 
     try:
         await requests.connect(url)
         info = await requests.api(f"STREAM.INFO.{stream}")
-        cluster = info.get("cluster") or {}
-        if not cluster.get("leader"):
+        if info.cluster is None or not info.leader:
             return "the stream has no leader"
-        behind = [str(one.get("name")) for one in cluster.get("replicas") or () if not one.get("current")]
+        behind = [one.name for one in info.cluster.replicas or () if not one.current]
         if behind:
             return f"not current: {', '.join(behind)}"
         _, last, count = own
@@ -122,7 +119,7 @@ async def unready(node: int, url: str, stream: str, own: OwnCopy, *, keeps_all: 
             answer = await requests.message(f"$JS.API.DIRECT.GET.{stream}", b'{"seq":%d}' % last)
             is_gone = answer.header_block.startswith(NOT_FOUND) and not keeps_all
             if answer.header_block.startswith(STATUS) and not is_gone:
-                return f"a direct get is answered {answer.header_block[len(STATUS) :].decode().strip()}"
+                return f"a direct get is answered {status_of(answer)}"
     except OSError as error:
         return str(error) or "no answer"
     finally:
@@ -134,6 +131,9 @@ async def read_copy(node: int, url: str, stream: str, own: OwnCopy) -> NodeLog:
     """Every message of the copy of a node. ``own``: its first and last sequence and its number of messages,
     as the node states them."""
     first, last, count = own
+    if last - first >= CLUSTER_COPY_SEQUENCES:
+        problem = f"it states sequences {first} to {last}, which are too many to be read"
+        return NodeLog(node, {}, complete=False, problem=problem)
     requests = Requests(f"_INBOX.{stream}.D{node}")
     messages: dict[int, str] = {}
     try:
@@ -170,7 +170,7 @@ async def _read(requests: Requests, stream: str, wanted: list[int], messages: di
             free.release()
         block = answer.header_block
         if not block.startswith(STATUS):
-            messages[sequence] = answer.payload.decode("utf-8", "replace")
+            messages[sequence] = message_text(answer.payload)
         elif not block.startswith(NOT_FOUND):
             unanswered.append(sequence)
 

@@ -113,7 +113,7 @@ class StreamScenario:
             return f"no answer to the request to step down: {problem}"
         finally:
             requests.close()
-        refused = [str(answer.get("error")) for answer in answers if not answer.get("success")]
+        refused = [str(answer.error) for answer in answers if not answer.success]
         return f"no step down: {'; '.join(refused)}" if refused else "the leaders step down"
 
     def end_reading(self) -> None:
@@ -217,9 +217,8 @@ async def _create(requests: Requests, name: str, config: object) -> None:
     """Raises ``OSError`` without an answer, ``TargetUnreachable`` at a refusal. Nodes may not know each other
     yet."""
     deadline = time.monotonic() + CREATED_WITHIN_S
-    while "error" in (answer := await requests.api(name, config, CREATED_WITHIN_S)):
-        error = answer["error"]
-        if error.get("err_code") != NO_PEERS or time.monotonic() > deadline:
+    while error := (await requests.api(name, config, CREATED_WITHIN_S)).error:
+        if error.err_code != NO_PEERS or time.monotonic() > deadline:
             raise TargetUnreachable(f"{name} was refused: {error}")
         await asyncio.sleep(LOOK_EVERY_S)
 

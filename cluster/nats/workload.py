@@ -7,20 +7,21 @@ an answer, those with an even counter are published again with the same id.
 from __future__ import annotations
 
 import asyncio
-import base64
 import time
 from contextlib import suppress
 from random import Random
 
-from plumbline.cluster.history import Attempt, AttemptOutcome
+from plumbline.cluster.history import Attempt, AttemptOutcome, message_text
+from plumbline.cluster.nats.answers import NO_MESSAGE, read_answer
 from plumbline.cluster.nats.connection import Message, NodeConnection
 from plumbline.cluster.nats.history import LeaderRead
-from plumbline.cluster.nats.reading import read_object
+from plumbline.cluster.nats.reading import number_in
 from plumbline.cluster.publishing import Processes, Publisher, UrlOf
 from plumbline.wire.nats import HPub, Pub
 
 READS_PER_S = 20.0
 INFO_EVERY_S = 0.5
+INFO = 0  # instead of a sequence: who leads is asked
 NO_RESPONDERS = b"NATS/1.0 503"  # status of a publish that no server took
 
 
@@ -60,7 +61,9 @@ class StreamPublisher(Publisher[NodeConnection]):
         return HPub.make(subject, [("Nats-Msg-Id", name)], name.encode(), f"{self._inbox}.{token}").raw
 
     def _answered(self, message: Message, now: int) -> None:
-        token = int(message.subject.rpartition(".")[2])
+        token = number_in(message.subject.rpartition(".")[2])
+        if not 0 <= token < len(self._attempts):
+            return  # it answers nothing
         attempt = self._attempts[token]
         was_open = self._open.pop(token, None) is not None
         if attempt.outcome is AttemptOutcome.OK:
@@ -70,19 +73,18 @@ class StreamPublisher(Publisher[NodeConnection]):
             attempt.outcome = AttemptOutcome.FAILED
             attempt.error = "503: no server took it"
             return
-        answer = read_object(message.payload)
-        sequence = answer.get("seq")
+        answer = read_answer(message.payload)
         attempt.completed = now
-        if "error" in answer or not isinstance(sequence, int) or not sequence:
-            attempt.error = str(answer.get("error", answer))[:200]
+        if answer.error is not None or answer.seq <= 0:
+            attempt.error = str(answer.error or "an acknowledgement without a sequence")[:200]
             if was_open:
                 self._publish_again(attempt)
             return
         attempt.outcome = AttemptOutcome.OK
         attempt.error = ""
-        attempt.sequence = sequence
-        attempt.duplicate = answer.get("duplicate") is True
-        self._stream.acknowledge(sequence)
+        attempt.sequence = answer.seq
+        attempt.duplicate = answer.duplicate
+        self._stream.acknowledge(answer.seq)
 
 
 class LeaderReader:
@@ -93,7 +95,7 @@ class LeaderReader:
         self._shared = shared
         self._inbox = f"_INBOX.{shared.stream}.R{node}"
         self._random = Random(f"reader {shared.seed} {node}")
-        self._asked: dict[str, tuple[int, int]] = {}  # token -> when, which sequence
+        self._asked: dict[str, tuple[int, int]] = {}  # token -> when, which sequence or INFO
         self._count = 0
         self._asked_info = 0.0
 
@@ -125,36 +127,32 @@ class LeaderReader:
             return
         # Mostly the newest one, which a stale leader lacks first.
         sequence = highest if self._random.random() < 0.8 else self._random.randint(1, highest)
-        token = str(self._count)
-        self._count += 1
-        self._asked[token] = (time.monotonic_ns(), sequence)
-        api = f"$JS.API.STREAM.MSG.GET.{self._shared.stream}"
-        connection.send(Pub.make(api, b'{"seq":%d}' % sequence, f"{self._inbox}.{token}").raw)
+        self._request(connection, "STREAM.MSG.GET", b'{"seq":%d}' % sequence, sequence)
         now = time.monotonic()
         if now - self._asked_info > INFO_EVERY_S:
             self._asked_info = now
-            connection.send(
-                Pub.make(f"$JS.API.STREAM.INFO.{self._shared.stream}", b"", f"{self._inbox}.info").raw
-            )
+            self._request(connection, "STREAM.INFO", b"", INFO)
+
+    def _request(self, connection: NodeConnection, api: str, request: bytes, what: int) -> None:
+        token = str(self._count)
+        self._count += 1
+        self._asked[token] = (time.monotonic_ns(), what)
+        subject = f"$JS.API.{api}.{self._shared.stream}"
+        connection.send(Pub.make(subject, request, f"{self._inbox}.{token}").raw)
 
     def _answered(self, message: Message, now: int) -> None:
         token = message.subject.rpartition(".")[2]
-        answer = read_object(message.payload)
-        if token == "info":
-            leader = (answer.get("cluster") or {}).get("leader")
-            leaders = self._shared.leaders
-            if leader and (not leaders or leaders[-1][1] != leader):
-                leaders.append((now, str(leader)))
-            return
         asked = self._asked.pop(token, None)
         if asked is None:
             return
+        answer = read_answer(message.payload)
         invoked, sequence = asked
-        if "message" in answer:
-            found = base64.b64decode(answer["message"].get("data", "")).decode("utf-8", "replace")
+        if sequence == INFO:
+            leaders = self._shared.leaders
+            if answer.leader and (not leaders or leaders[-1][1] != answer.leader):
+                leaders.append((now, answer.leader))
+        elif answer.message is not None:
+            found = message_text(answer.message.data)
             self._shared.reads.append(LeaderRead(invoked, now, self._node, sequence, found))
-        elif (answer.get("error") or {}).get("err_code") == NO_MESSAGE:
+        elif answer.err_code == NO_MESSAGE:
             self._shared.reads.append(LeaderRead(invoked, now, self._node, sequence, None))
-
-
-NO_MESSAGE = 10037  # err_code: "no message found"

@@ -16,8 +16,9 @@ from pathlib import Path
 import pytest
 
 from plumbline.cluster.judging import ClusterRule
+from plumbline.cluster.nats.answers import Answer, read_answer
 from plumbline.cluster.nats.nodes import RelayedCluster, TracedNatsServer
-from plumbline.cluster.nats.reading import Requests, read_object
+from plumbline.cluster.nats.reading import Requests
 from plumbline.cluster.nats.scenario import started_streams
 from plumbline.cluster.nodes import NodeProcesses
 from plumbline.cluster.plan import FaultType, make_plan
@@ -78,7 +79,7 @@ def test_a_work_queue_is_empty_of_what_was_acknowledged(server_binary: ServerBin
 def test_routes_pass_the_relays_and_a_cut_holds_them(server_binary: ServerBinary) -> None:
     config = {"name": "CUT", "subjects": ["cut"], "num_replicas": 3}
 
-    async def create(url: str, within: float) -> dict[str, object]:
+    async def create(url: str, within: float) -> Answer:
         requests = Requests("_INBOX.cut")
         await requests.connect(url)
         try:
@@ -91,7 +92,7 @@ def test_routes_pass_the_relays_and_a_cut_holds_them(server_binary: ServerBinary
         with pytest.raises(TimeoutError):
             asyncio.run(create(running.url, 2.0))
         running.relays.set_faults({})
-        assert "error" not in asyncio.run(create(running.url, 30.0))
+        assert asyncio.run(create(running.url, 30.0)).error is None
 
 
 def test_a_cluster_that_loses_its_stores_is_convicted(
@@ -138,10 +139,11 @@ def test_a_power_loss_takes_messages_only_if_they_were_not_fsynced(
 
     async def publish(requests: Requests) -> object:
         await requests.api("STREAM.CREATE.POWER", {"name": "POWER", "subjects": ["power"]})
-        return read_object((await requests.message("power", b"message")).payload)["seq"]
+        return read_answer((await requests.message("power", b"message")).payload).seq
 
     async def count(requests: Requests) -> object:
-        return (await requests.api("STREAM.INFO.POWER")).get("state", {}).get("messages", 0)
+        state = (await requests.api("STREAM.INFO.POWER")).state
+        return state.messages if state is not None else 0
 
     async def ask(question: Callable[[Requests], Awaitable[object]]) -> object:
         requests = Requests("_INBOX.power")

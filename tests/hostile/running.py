@@ -1,4 +1,4 @@
-"""Runs ``plumbline verify`` on a hostile server and measures what it costs."""
+"""Runs ``plumbline verify`` and ``plumbline cluster`` on a hostile server and measures what that costs."""
 
 from __future__ import annotations
 
@@ -81,6 +81,12 @@ def verify(folder: Path, url: str, *arguments: str, workers: int | None = 0) -> 
     reports = ("--json=r.json", "--junit=r.xml", "--html=r.html")
     command = (*PLUMBLINE, "verify", url, *chosen, *parallel, *reports)
     return _measured(command, folder)
+
+
+def cluster(folder: Path, url: str) -> Cost:
+    """``plumbline cluster`` with this server as each of three nodes."""
+    commands = ("--kill-command=true", "--start-command=true")
+    return _measured((*PLUMBLINE, "cluster", url, url, url, *commands, "--faults=kill", "--for=5s"), folder)
 
 
 def _measured(command: Sequence[str], folder: Path) -> Cost:

@@ -10,12 +10,14 @@ import asyncio
 import time
 from contextlib import suppress
 from random import Random
-from typing import Any
 
+from plumbline.cluster.history import message_text
+from plumbline.cluster.nats.answers import Answer, read_answer
 from plumbline.cluster.nats.connection import Message, NodeConnection
 from plumbline.cluster.nats.consumers.history import AckKind, ConsumerState, PullDelivery
-from plumbline.cluster.nats.reading import Requests, read_object
+from plumbline.cluster.nats.reading import Requests
 from plumbline.cluster.publishing import Processes
+from plumbline.wire.errors import ErrorKind, ProtocolError
 from plumbline.wire.nats import Pub, Sub, Unsub
 from plumbline.wire.units import SECOND
 
@@ -88,6 +90,7 @@ class PullClient:
         try:
             while self._shared.consuming:
                 await self._connected()
+                self._shared.processes.refuse_flood(len(self._shared.deliveries))
                 if self._connection is not None:
                     self._step(self._connection, time.monotonic_ns())
                 await asyncio.sleep(TICK_S)
@@ -153,11 +156,10 @@ class PullClient:
             confirmed.confirmed = now
         invoked = self._infos.pop(token, None)
         if invoked is not None:
-            state = read_object(message.payload)
-            leader = (state.get("cluster") or {}).get("leader")
-            floor = (state.get("ack_floor") or {}).get("stream_seq")
-            if leader and isinstance(floor, int):
-                self._shared.states.append(ConsumerState(invoked, now, self._node, str(leader), floor))
+            answer = read_answer(message.payload)
+            if answer.leader and answer.ack_floor is not None:
+                floor = answer.ack_floor.stream_seq
+                self._shared.states.append(ConsumerState(invoked, now, self._node, answer.leader, floor))
 
     def _delivered(self, message: Message, now: int, pulled: int) -> None:
         if message.header_block.startswith(STATUS):  # the request has ended
@@ -170,7 +172,7 @@ class PullClient:
             self._missing -= 1
         reply = message.reply or ""
         count, sequence = _place(reply)
-        text = message.payload.decode("utf-8", "replace")
+        text = message_text(message.payload)
         one = PullDelivery(sequence, text, self._node, pulled, now, count)
         self._shared.deliveries.append(one)
         chance = 1.0 if self._shared.draining else self._random.random()
@@ -204,36 +206,36 @@ async def _await_drained(shared: ConsumerProcesses) -> tuple[ConsumerState | Non
     node = 0
     while True:
         now = time.monotonic()
+        shared.processes.refuse_flood(len(shared.deliveries))
         if len(shared.deliveries) != count:
             count, came = len(shared.deliveries), now
         invoked = time.monotonic_ns()
         node = (node + 1) % shared.processes.nodes
         state = await _state(shared, node)
-        left = [state.get("num_pending"), state.get("num_ack_pending")]
-        leader = (state.get("cluster") or {}).get("leader")
-        if leader and None not in left:
+        left = [state.num_pending, state.num_ack_pending]
+        if state.leader and None not in left and state.ack_floor is not None:
             answered = now
-            floor = int(state["ack_floor"]["stream_seq"])
-            last = ConsumerState(invoked, time.monotonic_ns(), node, str(leader), floor)
+            floor = state.ack_floor.stream_seq
+            last = ConsumerState(invoked, time.monotonic_ns(), node, state.leader, floor)
             looks = looks + 1 if left == [0, 0] else 0
             problem = f"{left[0]} messages are pending and {left[1]} without an ack, by its own word"
             if looks >= LOOKS or now - came > QUIET_S:
                 return last, ""
-        elif state.get("error"):
-            problem = str(state["error"])
+        elif state.error is not None:
+            problem = str(state.error)
         if now - answered > UNANSWERED_S or now - began > DRAINED_WITHIN_S:
             return last, problem
         await asyncio.sleep(LOOK_EVERY_S)
 
 
-async def _state(shared: ConsumerProcesses, node: int) -> dict[str, Any]:
+async def _state(shared: ConsumerProcesses, node: int) -> Answer:
     """The answer to CONSUMER.INFO through this node; empty if there is none."""
     requests = Requests(f"_INBOX.{shared.stream}.L{node}")
     try:
         await requests.connect(shared.processes.url_of(node))
         return await requests.api(f"CONSUMER.INFO.{shared.stream}.{CONSUMER}")
     except OSError:
-        return {}
+        return Answer()
     finally:
         requests.close()
 
@@ -241,7 +243,14 @@ async def _state(shared: ConsumerProcesses, node: int) -> dict[str, Any]:
 def _place(reply: str) -> tuple[int, int]:
     """How often it was delivered, and its sequence in the stream. Source: ADR-15, ``$JS.ACK`` subjects:
     ``$JS.ACK.<stream>.<consumer>.<delivered>.<stream seq>.<consumer seq>.<time>.<pending>``, and with domain
-    and account before the stream and a random token at the end in the longer form."""
+    and account before the stream and a random token at the end in the longer form. Raises ``ProtocolError``.
+    """
     tokens = reply.split(".")
     first = 4 if len(tokens) == 9 else 6
-    return int(tokens[first]), int(tokens[first + 1])
+    try:
+        count, sequence = map(int, tokens[first : first + 2])
+    except ValueError:
+        raise ProtocolError(
+            ErrorKind.ARGUMENTS, "the reply subject of a delivery is none of an ack"
+        ) from None
+    return count, sequence

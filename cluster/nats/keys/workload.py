@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import suppress
 from random import Random
 
-from plumbline.cluster.history import AttemptOutcome
+from plumbline.cluster.history import AttemptOutcome, message_text
+from plumbline.cluster.nats.answers import NO_MESSAGE, NO_STREAM, read_answer
+from plumbline.cluster.nats.connection import Message
 from plumbline.cluster.nats.keys.history import KeyCopy, KeyUpdate
-from plumbline.cluster.nats.reading import Requests, read_object
+from plumbline.cluster.nats.reading import STATUS, Requests, number_in, status_of
 from plumbline.cluster.publishing import Processes
+from plumbline.wire.errors import ProtocolError
 from plumbline.wire.units import SECOND
 
 WRITERS = 3
@@ -25,10 +29,7 @@ VALUE = "value-"  # begins each value: none is the name of a message of the stre
 HISTORY = 64  # values of a key; the most that a bucket keeps
 EXPECTED = "Nats-Expected-Last-Subject-Sequence"
 WRONG_LAST = (10071, 10164)  # err_code: "wrong last sequence"; surely not stored
-NO_STREAM = 10059
-NO_MESSAGE = 10037
 NO_RESPONDERS = b"NATS/1.0 503"
-STATUS = b"NATS/1.0 "
 
 
 class KeyProcesses:
@@ -127,24 +128,22 @@ class KeyWriter:
         if message.header_block.startswith(NO_RESPONDERS):
             update.outcome, update.error = AttemptOutcome.FAILED, "503: no server took it"
             return
-        answer = read_object(message.payload)
-        error = answer.get("error") or {}
-        revision = answer.get("seq")
-        if isinstance(revision, int) and revision and not error:
-            update.outcome, update.revision = AttemptOutcome.OK, revision
-            self._revisions[key] = revision
+        answer = read_answer(message.payload)
+        if answer.seq > 0 and answer.error is None:
+            update.outcome, update.revision = AttemptOutcome.OK, answer.seq
+            self._revisions[key] = answer.seq
         else:
-            update.error = str(error or answer)[:200]
-            if error.get("err_code") in WRONG_LAST:
+            update.error = str(answer.error or "an acknowledgement without a sequence")[:200]
+            if answer.err_code in WRONG_LAST:
                 update.outcome = AttemptOutcome.FAILED
 
     async def _read(self, requests: Requests, key: str) -> None:
         """The last revision, from the leader. Raises ``OSError``."""
         asked = {"last_by_subj": self._shared.subject(key)}
         answer = await requests.api(f"STREAM.MSG.GET.{self._shared.stream}", asked, ANSWERED_WITHIN_S)
-        if "message" in answer:
-            self._revisions[key] = int(answer["message"]["seq"])
-        elif (answer.get("error") or {}).get("err_code") == NO_MESSAGE:
+        if answer.message is not None:
+            self._revisions[key] = answer.message.seq
+        elif answer.err_code == NO_MESSAGE:
             self._revisions[key] = 0
 
 
@@ -158,19 +157,25 @@ async def read_keys(shared: KeyProcesses, node: int) -> KeyCopy:
             return KeyCopy(node, {}, "it does not run")
         await requests.connect(url)
         info = await requests.api(f"STREAM.INFO.{shared.stream}")
-        if (info.get("error") or {}).get("err_code") == NO_STREAM:
+        if info.err_code == NO_STREAM:
             return KeyCopy(node, {})  # with the stream, everything is gone
         for key in sorted({one.key for one in shared.updates}):
             subject = f"$JS.API.DIRECT.GET.{shared.stream}.{shared.subject(key)}"
             message = await requests.message(subject, b"")
             if not message.header_block.startswith(STATUS):
-                revision = message.headers.get("Nats-Sequence") if message.headers else None
-                keys[key] = (int(revision or 0), message.payload.decode("utf-8", "replace"))
+                keys[key] = (_revision(message), message_text(message.payload))
             elif not message.header_block.startswith(b"NATS/1.0 404"):
-                status = message.header_block[len(STATUS) :].decode(errors="replace").strip()
-                return KeyCopy(node, keys, f"a direct get is answered {status}")
+                return KeyCopy(node, keys, f"a direct get is answered {status_of(message)}")
     except OSError as problem:
         return KeyCopy(node, keys, str(problem) or "no answer")
     finally:
         requests.close()
     return KeyCopy(node, keys)
+
+
+def _revision(message: Message) -> int:
+    """Of the answer to a direct get; 0 if it states none."""
+    with suppress(ProtocolError):
+        stated = message.headers.get("Nats-Sequence") if message.headers else None
+        return max(number_in(stated or ""), 0)
+    return 0
