@@ -13,9 +13,14 @@ READY_S = 120.0  # on a busy machine
 ENDED_S = 60.0
 LAST_LINES = 40
 PAGE = os.sysconf("SC_PAGE_SIZE")
-# malloc gives back to the system what is freed, so resident memory shows what a program holds. Without them,
-# holes between buffers of all sizes make it grow from peak to peak.
-GIVES_BACK = {"MALLOC_TRIM_THRESHOLD_": "65536", "MALLOC_MMAP_THRESHOLD_": "32768"}
+# malloc gives back to the system what is freed, and Python's own allocator is not between, so resident memory
+# shows what a program holds. Without them, holes between buffers of all sizes, and arenas in which one object
+# is left, make it grow from peak to peak.
+GIVES_BACK = {
+    "MALLOC_TRIM_THRESHOLD_": "65536",
+    "MALLOC_MMAP_THRESHOLD_": "32768",
+    "PYTHONMALLOC": "malloc",
+}
 
 
 class Broken(AssertionError):
