@@ -27,7 +27,7 @@ from plumbline.conformance.outcomes import CheckEnded, Failed
 from plumbline.errors import UsageProblem
 from plumbline.interrupts import kept_from_children
 from plumbline.monitors import Observation
-from plumbline.wire.nats import HPub, Pub, Sub
+from plumbline.wire.nats import HMsg, HPub, Msg, Pub, Sub, Unsub
 from plumbline.wire.nats.subjects import covers
 
 SUBSCRIBED_WITHIN_S = 60.0  # from the start of the program: it may be compiled first
@@ -100,12 +100,14 @@ class ResponderScene(NatsScene):
     def send(self, name: str, meanwhile: Callable[[], None] = lambda: None, **fields: Any) -> bytes:
         """One command; its answer, once the broker has read all that the responder sent before it. Raises
         ``VendorFailedError``."""
-        reply = f"plumbline.{self.suite}.{self.test}.{next(self._numbers)}"
+        number = next(self._numbers)
+        reply = f"plumbline.{self.suite}.{self.test}.{number}"
         command = {"suite": self.suite, "test": self.test, "command": name, **fields}
         client = self.direct_session.connect("tester")
+        client.send(Sub.make(reply, number), Unsub.make(number, 1))
         client.flush()  # the proxy shows a subscription before the broker has read it
         client.send(Pub.make(f"{self.subject}.command", json.dumps(command).encode(), reply))
-        client.flush()
+        passed = client.flush()
         meanwhile()
         deadline = time.monotonic() + ANSWERED_WITHIN_S
         while not (answers := self.published_to(reply)):
@@ -114,7 +116,12 @@ class ResponderScene(NatsScene):
             if time.monotonic() > deadline:
                 raise VendorFailedError(f"{name} is not answered within {ANSWERED_WITHIN_S:g} s")
             self.await_wire(lambda: self.published_to(reply), LOOK_EVERY_S)
-        client.flush()  # so too what the command subscribed to
+        # The broker passes it on after it has read what the command subscribed to.
+        while not any(isinstance(one, Msg | HMsg) for one in passed):
+            arrived = client.take(max(deadline - time.monotonic(), 0.0))
+            if arrived is None:
+                raise VendorFailedError(f"the answer to {name} has not passed the broker in time")
+            passed.append(arrived)
         return payload_of(answers[0]).payload
 
     def published_to(self, subject: str) -> list[Observation]:
