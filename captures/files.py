@@ -93,6 +93,8 @@ class CaptureSource:
                 self.files.append(path)
 
     def _ended(self, path: Path, parser: CaptureParser) -> None:
+        if not path.stat().st_size:
+            self.remarks.append(f"{path}: the file is empty")
         if parser.held:
             self.remarks.append(f"{path}: the last {parser.held} bytes are not a whole block")
 

@@ -7,6 +7,7 @@ that is too long, or is not of the expected shape.
 from __future__ import annotations
 
 import errno
+import re
 import tomllib
 from pathlib import Path
 from typing import TypeVar
@@ -17,6 +18,7 @@ from plumbline.bounds import TEXT_FILE_BYTES
 from plumbline.errors import UNDECODABLE
 
 Shape = TypeVar("Shape")
+_UNKNOWN_KEY = re.compile(r"Object contains unknown field `([^`]*)`(?: - at `\$\.?([^`]*)`)?")  # msgspec
 
 
 class BadInputError(ValueError):
@@ -59,4 +61,6 @@ def _what_is_wrong(error: Exception) -> str:
             return f"it is not UTF-8: {error}"
         case tomllib.TOMLDecodeError():
             return f"it is not TOML: {error}"
+        case msgspec.ValidationError() if unknown := _UNKNOWN_KEY.fullmatch(str(error)):
+            return f"there is no key {unknown[1]!r}{f' in {unknown[2]}' if unknown[2] else ''}"
     return str(error)

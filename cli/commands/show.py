@@ -51,7 +51,7 @@ def show(
 ) -> None:
     """Show the operations in captures, one per line."""
     judge = CaptureJudge() if violations else None
-    found = 0
+    found = seen = 0
     try:
         filter_ = parse(where)
         source = CaptureSource(captures)
@@ -61,7 +61,9 @@ def show(
         for row in rows(packets, reader):
             if row is None:
                 flush()
-            elif judge is not None:
+                continue
+            seen += 1
+            if judge is not None:
                 for violation in judge.observe(row):
                     found += 1
                     if json:
@@ -74,6 +76,8 @@ def show(
         return
     for remark in source.remarks:
         warn(remark)
+    if not seen:
+        warn("no operations of NATS or AMQP were found")
     if reader.lost or reader.undecodable:
         warn(f"{reader.lost} bytes lost, {reader.undecodable} places that could not be decoded")
     if found:

@@ -113,6 +113,15 @@ def test_a_stream_that_is_no_protocol_is_passed_over_in_linear_time() -> None:
     assert found[1].remark[1] == f"{len(noise) * 1999} bytes passed over"
 
 
+def test_an_empty_file_is_named(tmp_path: Path) -> None:
+    empty = tmp_path / "empty.pcapng"
+    empty.touch()
+    assert show(str(empty)) == [
+        f"plumbline: {empty}: the file is empty",
+        "plumbline: no operations of NATS or AMQP were found",
+    ]
+
+
 def test_a_folder_of_folders_names_those_with_captures(tmp_path: Path) -> None:
     inner = tmp_path / "nats"
     inner.mkdir()

@@ -357,7 +357,7 @@ def test_a_requirement_has_its_disputes_and_a_link_to_open_one(tmp_path: Path) -
         (DISPUTE.replace("https:", "javascript:"), "is not an https address"),
         (DISPUTE + 'decision = "x"', 'outcome has to be "upheld" or "rejected"'),
         (DISPUTE + 'outcome = "upheld"', "write decided (a date) and decision (a sentence)"),
-        (DISPUTE + "x = 1", "unknown field `x`"),
+        (DISPUTE + "x = 1", "there is no key 'x' in dispute"),
         (DISPUTE.replace("The page says it for no_wait only.", " "), "argument is empty"),
         ("[[dispute", "it is not TOML"),
     ],
