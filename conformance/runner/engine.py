@@ -29,6 +29,7 @@ from plumbline.conformance.requirements.catalogue import Catalogue, within_level
 from plumbline.conformance.session import DEATH_S, BaseSession
 from plumbline.conformance.sessions import open_session
 from plumbline.conformance.target import TargetAccess
+from plumbline.errors import TargetUnreachable
 from plumbline.masking import Mask
 from plumbline.verdicts import CLAIMED, NOT_CLAIMED, CheckResult, Level, Outcome
 from plumbline.wire.errors import ProtocolError
@@ -120,7 +121,7 @@ def _without_surrogates(value: Any) -> Any:
 
 def outcome_of(error: Exception) -> tuple[Outcome, CheckEnded]:
     """How a check ended that raised this exception. One that is no ``CheckEnded``, no failed assertion and
-    not about the bytes of the target is an error of Plumbline."""
+    not about the bytes or the silence of the target is an error of Plumbline."""
     if isinstance(error, CheckEnded):
         return next(outcome for kind, outcome in _OUTCOMES.items() if isinstance(error, kind)), error
     if isinstance(error, AssertionError):
@@ -128,6 +129,8 @@ def outcome_of(error: Exception) -> tuple[Outcome, CheckEnded]:
     if isinstance(error, ProtocolError):
         message = "the target sent what is not valid in the protocol"
         return Outcome.FAILED, Failed(message, expected="valid data", actual=str(error), where=_where(error))
+    if isinstance(error, TargetUnreachable):
+        return Outcome.INCONCLUSIVE, Inconclusive(str(error))
     text = "".join(traceback.format_exception(error)[-3:]).strip()
     return Outcome.HARNESS_ERROR, CheckEnded(f"{type(error).__name__}: {error}", actual=text)
 

@@ -14,6 +14,7 @@ from plumbline.conformance.outcomes import Failed, Inconclusive, Unsupported, Un
 from plumbline.conformance.requirements.catalogue import Catalogue
 from plumbline.conformance.runner.engine import run_check
 from plumbline.conformance.target import NatsUrl, open_target
+from plumbline.errors import TargetUnreachable
 from plumbline.verdicts import CheckResult, Outcome
 from plumbline.wire.errors import ErrorKind, ProtocolError
 from plumbline.wire.nats import Msg, Pub
@@ -40,6 +41,7 @@ def ran(run: Callable[[NatsSession], None], answer: bytes = b"") -> CheckResult:
         (Untestable("no stage"), Outcome.UNTESTABLE),
         (Inconclusive("late"), Outcome.INCONCLUSIVE),
         (AssertionError("1 is not 2"), Outcome.FAILED),
+        (TargetUnreachable("it does not answer the TLS handshake"), Outcome.INCONCLUSIVE),
         (ZeroDivisionError("oh"), Outcome.HARNESS_ERROR),
         (ProtocolError(ErrorKind.JSON, "the target sent what is not valid"), Outcome.FAILED),
     ],
