@@ -13,14 +13,8 @@ READY_S = 120.0  # on a busy machine
 ENDED_S = 60.0
 LAST_LINES = 40
 PAGE = os.sysconf("SC_PAGE_SIZE")
-# malloc gives back to the system what is freed, and Python's own allocator is not between, so resident memory
-# shows what a program holds. Without them, holes between buffers of all sizes, and arenas in which one object
-# is left, make it grow from peak to peak.
-GIVES_BACK = {
-    "MALLOC_TRIM_THRESHOLD_": "65536",
-    "MALLOC_MMAP_THRESHOLD_": "32768",
-    "PYTHONMALLOC": "malloc",
-}
+# Python's own allocator keeps an arena in which one object is left; of malloc, ``trimmed`` gives all back.
+GIVES_BACK = {"PYTHONMALLOC": "malloc", "MALLOC_MMAP_THRESHOLD_": "32768"}
 
 
 class Broken(AssertionError):
@@ -32,7 +26,7 @@ class Program:
 
     def __init__(self, *arguments: str) -> None:
         self.name = " ".join(arguments[:2])
-        self.command = [sys.executable, "-m", "plumbline", *arguments]
+        self.command = [sys.executable, "-m", "tests.fuzz.live.trimmed", *arguments]
         self.lines: deque[str] = deque(maxlen=LAST_LINES)  # of stderr
         self.warnings = 0
         self._traceback = False
