@@ -11,7 +11,7 @@ BENCHES := $(basename $(notdir $(filter-out tests/bench/test_% tests/bench/__%,$
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help verify test test-all lint format mutation adequacy zoo kill bugs cluster cluster-bugs fuzz fuzz-live simulate bench site picture docs \
+.PHONY: help verify test test-all lint format mutation adequacy zoo kill bugs cluster cluster-bugs hostile fuzz fuzz-live simulate bench site picture docs \
 	servers lock zipapp ready quick bootstrap clean
 
 help: ## show this list
@@ -55,6 +55,9 @@ kill: bootstrap ## kill -9 both reference brokers and a recorder 200 times under
 
 bugs: bootstrap ## known bugs of client libraries: installs the old release, which must be red, and the fixed one
 	@PLUMBLINE_REGISTRIES=1 $(BIN)/python -m pytest -n 2 tests/conformance/clients/test_known_bugs.py $(ARGS)
+
+hostile: bootstrap ## verify on each hostile server: time, memory and exit code; half an hour; ARGS="--max-time 60s nats"
+	@$(BIN)/python -m tests.hostile $(ARGS)
 
 fuzz: bootstrap ## random input for all that reads strange input; ARGS="--seconds 60 --only nats-codec --seed 1"
 	@$(BIN)/python -m tests.fuzz $(ARGS)

@@ -1,4 +1,4 @@
-"""``python -m tests.hostile [--max-time=60s] [NAME ...]``: what ``verify`` costs on each hostile server.
+"""What ``verify`` costs on each hostile server.
 
 Seconds that passed, and those of a processor; memory of the largest process; verdicts. Exit code 1: on some
 server it took too much memory, did not end, ended with another code or after --max-time, or did not write its
@@ -7,6 +7,7 @@ reports.
 
 from __future__ import annotations
 
+import argparse
 import sys
 import tempfile
 from pathlib import Path
@@ -20,11 +21,23 @@ from tests.hostile.sockets import serving
 MIB = 1024 * 1024
 
 
-def main(arguments: list[str]) -> int:
+def main() -> int:
     """Print a line for each server."""
-    names = [name for name in arguments if not name.startswith("--")]
-    options = [option for option in arguments if option.startswith("--")]
-    limits = [max_time(option.partition("=")[2]) for option in options if option.startswith("--max-time=")]
+    known = {"nats", "amqp", *nats_servers.SERVERS, *amqp_servers.SERVERS}
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.hostile",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog=f"servers: {', '.join(sorted(known))}",
+    )
+    parser.add_argument("names", nargs="*", metavar="NAME", help="nats, amqp or one server; all without it")
+    parser.add_argument("--max-time", help="of verify, for each server: 60s, for example")
+    asked = parser.parse_args()
+    names = asked.names
+    if unknown := set(names) - known:
+        parser.error(f"no such server: {', '.join(sorted(unknown))}")
+    options = [f"--max-time={asked.max_time}"] if asked.max_time else []
+    limit = max_time(asked.max_time) if asked.max_time else None
     worst = 0
     for protocol, servers in (("nats", nats_servers.SERVERS), ("amqp", amqp_servers.SERVERS)):
         for name, script in servers.items():
@@ -32,7 +45,7 @@ def main(arguments: list[str]) -> int:
                 continue
             with tempfile.TemporaryDirectory() as folder, serving(script) as address:
                 cost = verify(Path(folder), f"{protocol}://{address}", *options)
-                wrong = _wrong(cost, protocol, name, limits[-1] if limits else None)
+                wrong = _wrong(cost, protocol, name, limit)
                 print(f"{protocol} {name:20} {_figures(cost)} {wrong or 'as expected'}", flush=True)
             worst = worst or int(bool(wrong))
     return worst
@@ -61,4 +74,4 @@ def _wrong(cost: Cost, protocol: str, name: str, within_s: float | None) -> list
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())
