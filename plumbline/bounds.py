@@ -59,6 +59,14 @@ CLUSTER_REMARKS = 1_000
 # Bytes that wait for a node that does not read: with more, the connection is closed.
 CLUSTER_UNSENT_BYTES = 16 * 1024 * 1024
 
+# -- replay to a server --------------------------------------------------------------------------
+
+# Answers of the recording, one after another, that do not come: the replay ends (exit 3).
+REPLAY_UNANSWERED = 10
+# Operations and bytes that come besides ten times what the recording has: the replay ends (exit 3).
+REPLAY_ARRIVALS = 100_000
+REPLAY_ARRIVED_BYTES = 64 * 1024 * 1024
+
 # Captures. Exceeding most of these becomes a remark ("lost", "undecodable"), and reading goes on.
 # Of segments that wait for earlier ones, in one direction and of all connections: the gap is a loss.
 CAPTURE_HELD_BYTES = 16 * 1024 * 1024

@@ -22,7 +22,7 @@ from plumbline.conformance.urls import parse_url
 from plumbline.errors import ExitCode, TargetUnreachable, UsageProblem
 from plumbline.proxy.addresses import Endpoint
 from plumbline.proxy.record import recorded
-from plumbline.proxy.replay.client import ReplayCredentials, ServerUnreachableError
+from plumbline.proxy.replay.client import ReplayCredentials, ReplayStoppedError, ServerUnreachableError
 from plumbline.proxy.replay.playback import Pace, Replay
 from plumbline.proxy.replay.server import ReplayedServer
 from plumbline.proxy.tls.contexts import TlsSettings, settings_before
@@ -99,6 +99,8 @@ def replay(
     except ServerUnreachableError as error:
         place = url.rpartition("@")[2]
         raise TargetUnreachable(f"{place} is not reachable: {error}") from None
+    except ReplayStoppedError as error:
+        raise TargetUnreachable(f"{url.rpartition('@')[2]}: {error}") from None
     for line in diff_reports.as_text(pairs):
         print_line(line)
     if differs(pairs):

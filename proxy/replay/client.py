@@ -22,6 +22,10 @@ class ServerUnreachableError(Exception):
     """No server answers; the message says which, and why."""
 
 
+class ReplayStoppedError(Exception):
+    """The server answers no more, or floods; the message says which."""
+
+
 class UnplayableCaptureError(PlumblineError, ValueError):
     """A recording that cannot be played; the message says why."""
 
@@ -69,6 +73,7 @@ class ReplayClient(ABC):
         self.socket = socket.socket(family)
         self.expected = 0
         self.received_count = 0
+        self.arrived = self.arrived_bytes = 0  # of all kinds
         self._forgiven = 0  # what did not come in time, and is waited for no more
         self.ended = ""  # why nothing more comes
         self.is_greeted = False
@@ -103,7 +108,9 @@ class ReplayClient(ABC):
             self.ended, operations = str(error), list(error.operations)
         if not data:
             self.ended = self.ended or "closed by the server"
+        self.arrived_bytes += len(data)
         for operation in operations:
+            self.arrived += 1
             self.take(operation)
 
     def send(self, data: bytes) -> None:

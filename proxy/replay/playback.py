@@ -13,12 +13,14 @@ import time
 from collections.abc import Iterable
 from enum import StrEnum
 
+from plumbline.bounds import REPLAY_ARRIVALS, REPLAY_ARRIVED_BYTES, REPLAY_UNANSWERED
 from plumbline.captures.operations import OperationRow
 from plumbline.proxy.addresses import Endpoint
 from plumbline.proxy.replay.amqp import AmqpClient
 from plumbline.proxy.replay.client import (
     ReplayClient,
     ReplayCredentials,
+    ReplayStoppedError,
     ServerUnreachableError,
     UnplayableCaptureError,
 )
@@ -27,6 +29,7 @@ from plumbline.wire.sender import Direction
 
 PATIENCE_S = 2.0  # for what came in the recording and does not come now
 POLL_INTERVAL_S = 0.5  # between two looks whether a connection has to be kept alive
+TIMES = 10  # what the recording has, a server may send without flooding
 _ENDS = ("closed", "reset")  # remarks
 
 
@@ -50,10 +53,14 @@ class Replay:
         self._clients: dict[int, ReplayClient] = {}
         self._selector = selectors.DefaultSelector()
         self._started = (0, 0.0)  # when the recording and the replay began
+        self._unanswered = 0  # waits one after another that were in vain
+        self._received = 0  # by all clients at the last one
+        self._most = REPLAY_ARRIVALS  # operations of a server
+        self._most_bytes = REPLAY_ARRIVED_BYTES
 
     def run(self, rows: Iterable[OperationRow]) -> None:
-        """Sends what the clients of these rows sent. Raises ``ServerUnreachableError`` and
-        ``UnplayableCaptureError``."""
+        """Sends what the clients of these rows sent. Raises ``ServerUnreachableError``,
+        ``ReplayStoppedError`` and ``UnplayableCaptureError``."""
         try:
             for row in rows:
                 if row.operation is not None:
@@ -70,6 +77,8 @@ class Replay:
         client = self._client(row)
         if row.direction is Direction.TO_CLIENT:
             client.recorded(row.operation)
+            self._most += TIMES
+            self._most_bytes += TIMES * len(row.operation.raw)
             return
         if self._pace is Pace.ORIGINAL:
             self._wait_until(row.time)
@@ -122,6 +131,7 @@ class Replay:
             if not self._receive(until):
                 for client in self._clients.values():
                     client.stop_waiting()
+                self._refuse_silence()
                 return False
         return True
 
@@ -142,6 +152,23 @@ class Replay:
             client.receive()
             if client.ended:
                 self._selector.unregister(client.socket)
+        self._refuse_flood()
         for client in self._clients.values():
             client.keep_alive()
         return True
+
+    def _refuse_silence(self) -> None:
+        """Counts a wait that was in vain, and nothing but such waits since an answer came."""
+        received = sum(client.received_count for client in self._clients.values())
+        self._unanswered = 1 if received > self._received else self._unanswered + 1
+        self._received = received
+        if self._unanswered == REPLAY_UNANSWERED:
+            raise ReplayStoppedError(
+                f"the server answers no more: {REPLAY_UNANSWERED} times nothing came within {PATIENCE_S:g} s"
+            )
+
+    def _refuse_flood(self) -> None:
+        arrived = sum(client.arrived for client in self._clients.values())
+        arrived_bytes = sum(client.arrived_bytes for client in self._clients.values())
+        if arrived > self._most or arrived_bytes > self._most_bytes:
+            raise ReplayStoppedError(f"the server floods: {arrived} operations, {arrived_bytes} bytes came")

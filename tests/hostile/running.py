@@ -1,4 +1,4 @@
-"""Runs ``plumbline verify`` and ``plumbline cluster`` on a hostile server and measures what that costs."""
+"""Runs commands of Plumbline on a hostile server and measures what that costs."""
 
 from __future__ import annotations
 
@@ -87,6 +87,11 @@ def cluster(folder: Path, url: str) -> Cost:
     """``plumbline cluster`` with this server as each of three nodes."""
     commands = ("--kill-command=true", "--start-command=true")
     return _measured((*PLUMBLINE, "cluster", url, url, url, *commands, "--faults=kill", "--for=5s"), folder)
+
+
+def replay(folder: Path, capture: Path, url: str) -> Cost:
+    """``plumbline replay`` to this server; recorded in ``folder / "again"``."""
+    return _measured((*PLUMBLINE, "replay", str(capture), url, "-o", str(folder / "again")), folder)
 
 
 def _measured(command: Sequence[str], folder: Path) -> Cost:
