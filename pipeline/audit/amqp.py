@@ -30,10 +30,10 @@ class _AuditedChannel:
 
 
 class AmqpAuditor:
-    """Operations of one connection in, entries in the ledger out."""
+    """Operations of one connection in, entries of the audit out."""
 
-    def __init__(self, connection: str, ledger: DeliveryAudit) -> None:
-        self._ledger = ledger
+    def __init__(self, connection: str, entries: DeliveryAudit) -> None:
+        self._entries = entries
         self._connection = connection
         self._reader = AmqpReader()
         self._channels: dict[int, _AuditedChannel] = {}
@@ -80,9 +80,9 @@ class AmqpAuditor:
 
     def mark_incomplete(self) -> None:
         """Something of this connection was not recorded."""
-        self._ledger.incomplete_publishers.add(self._connection)
+        self._entries.incomplete_publishers.add(self._connection)
         for name in self._receivers:
-            self._ledger.receivers[name].has_gaps = True
+            self._entries.receivers[name].has_gaps = True
 
     # -- requests that tell something --
 
@@ -92,7 +92,7 @@ class AmqpAuditor:
             channel.pending_requests[operation.method].append((at, arguments["queue"]))
         elif operation.method == "queue.bind" and not arguments["arguments"]:
             route = self._route(arguments["exchange"], arguments["routing_key"])
-            self._ledger.bindings.add((self._named(arguments["queue"]), route))
+            self._entries.bindings.add((self._named(arguments["queue"]), route))
 
     def _on_answer(self, channel: _AuditedChannel, operation: amqp.Method, at: int) -> None:
         arguments = operation.arguments
@@ -123,7 +123,7 @@ class AmqpAuditor:
         channel.unanswered.clear()
 
     def _read_until(self, at: int, queue: str) -> None:
-        receiver = self._ledger.receivers.get(self._named(queue))
+        receiver = self._entries.receivers.get(self._named(queue))
         if receiver is not None:
             receiver.read_until = max(receiver.read_until, at)
 
@@ -137,7 +137,7 @@ class AmqpAuditor:
             fact.place, route, digest(operation.body), f"{self._connection}/{fact.channel} {route}",
             fact.message_id, asks=fact.number > 0,
         )  # fmt: skip
-        self._ledger.attempts.append(attempt)
+        self._entries.attempts.append(attempt)
         if fact.number:
             channel.unconfirmed[fact.number] = attempt
         else:
@@ -162,8 +162,8 @@ class AmqpAuditor:
     def _queue(self, queue: str) -> Receiver:
         name = self._named(queue)
         self._receivers.add(name)
-        known = self._ledger.receivers.setdefault(name, Receiver(name))
-        known.accepts = _RouteMatcher(name, self._route("", queue), self._ledger.bindings)
+        known = self._entries.receivers.setdefault(name, Receiver(name))
+        known.accepts = _RouteMatcher(name, self._route("", queue), self._entries.bindings)
         return known
 
     def _delivered(

@@ -27,7 +27,7 @@ class AuditReader:
         self._protocol = protocol
         self._auditors: dict[str, NatsAuditor | AmqpAuditor] = {}
         self._incomplete: set[str] = set()
-        self._ledger = DeliveryAudit()
+        self._entries = DeliveryAudit()
 
     @property
     def remarks(self) -> list[str]:
@@ -36,7 +36,7 @@ class AuditReader:
     @property
     def attempts(self) -> int:
         """To publish, as far as it was read."""
-        return len(self._ledger.attempts)
+        return len(self._entries.attempts)
 
     def audit(self, *, complete: bool = False) -> list[ReceiverAudit]:
         """The outcome of all that was published. ``complete``: every receiver read on until nothing was left.
@@ -51,9 +51,9 @@ class AuditReader:
         for auditor in self._auditors.values():
             auditor.ended()
         if complete:
-            for receiver in self._ledger.receivers.values():
+            for receiver in self._entries.receivers.values():
                 receiver.read_until = last + 1
-        return audit(self._ledger)
+        return audit(self._entries)
 
     def _rows(self, name: str, source: CaptureSource) -> Iterator[tuple[str, OperationRow]]:
         for row in rows(source.packets(), OperationReader(self._protocol)):
@@ -75,7 +75,7 @@ class AuditReader:
     def _auditor(self, connection: str, operation: object) -> NatsAuditor | AmqpAuditor:
         if connection not in self._auditors:
             kind = AmqpAuditor if isinstance(operation, amqp.Operation) else NatsAuditor
-            self._auditors[connection] = kind(connection, self._ledger)
+            self._auditors[connection] = kind(connection, self._entries)
         return self._auditors[connection]
 
 

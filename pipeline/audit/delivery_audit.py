@@ -145,15 +145,17 @@ class _AuditedMessage(Struct):
 _Key = tuple[str, str, str]
 
 
-def audit(ledger: DeliveryAudit) -> list[ReceiverAudit]:
+def audit(entries: DeliveryAudit) -> list[ReceiverAudit]:
     """Each receiver that got something, or was to get something."""
     return [
-        audited for receiver in ledger.receivers.values() if (audited := _audit(receiver, ledger)) is not None
+        audited
+        for receiver in entries.receivers.values()
+        if (audited := _audit(receiver, entries)) is not None
     ]
 
 
-def _audit(receiver: Receiver, ledger: DeliveryAudit) -> ReceiverAudit | None:
-    attempts = _relevant_attempts(receiver, ledger.attempts)
+def _audit(receiver: Receiver, entries: DeliveryAudit) -> ReceiverAudit | None:
+    attempts = _relevant_attempts(receiver, entries.attempts)
     if not attempts and not receiver.arrivals:
         return None
     messages = _messages(attempts)
@@ -166,7 +168,7 @@ def _audit(receiver: Receiver, ledger: DeliveryAudit) -> ReceiverAudit | None:
             message.arrivals.append(arrival)
     known = [one for group in messages.values() for one in group]
     in_order = sorted((one for one in known if one.arrivals or _is_in_time(one, receiver)), key=_published_at)
-    made_up, earlier, unseen = _classify_unexpected(strangers, attempts, ledger.incomplete_publishers)
+    made_up, earlier, unseen = _classify_unexpected(strangers, attempts, entries.incomplete_publishers)
     arrived = _OrderTracker(in_order)
     history = History(
         tuple(PublishAttempt(one.id, _expectation(one, receiver, arrived)) for one in in_order),

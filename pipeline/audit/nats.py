@@ -33,14 +33,14 @@ class _ConsumerQuery(Struct):
 
 
 class NatsAuditor:
-    """Operations of one connection in, entries in the ledger out."""
+    """Operations of one connection in, entries of the audit out."""
 
-    def __init__(self, connection: str, ledger: DeliveryAudit) -> None:
-        self._ledger = ledger
+    def __init__(self, connection: str, entries: DeliveryAudit) -> None:
+        self._entries = entries
         self._connection = connection
         self._reader = NatsReader()
         self._subscriptions: dict[str, Receiver] = {}
-        self._receivers: set[str] = set()  # of the ledger, that this connection is one of
+        self._receivers: set[str] = set()  # of the audit, that this connection is one of
         self._waiting: dict[str, Attempt] = {}  # by reply subject
         self._unread: deque[tuple[int, Attempt | Receiver]] = deque()  # by number
         self._pings: list[int] = []  # numbers of the PINGs that were not answered
@@ -59,7 +59,7 @@ class NatsAuditor:
                 self._control(fact)
         self._last = seen.at
         if isinstance(operation, nats.Pub | nats.HPub) and operation.reply:
-            self._ledger.inboxes.add(operation.reply)
+            self._entries.inboxes.add(operation.reply)
             if operation.subject.startswith("$JS.API."):
                 self._requests[operation.reply] = seen.index
                 self._queries.setdefault(operation.reply, _ConsumerQuery(seen.at))
@@ -105,20 +105,20 @@ class NatsAuditor:
 
     def mark_incomplete(self) -> None:
         """Something of this connection was not recorded."""
-        self._ledger.incomplete_publishers.add(self._connection)
+        self._entries.incomplete_publishers.add(self._connection)
         for name in self._receivers:
-            self._ledger.receivers[name].has_gaps = True
+            self._entries.receivers[name].has_gaps = True
 
     # -- publishers --
 
     def _published(self, fact: facts.NatsPublish, operation: nats.Payload) -> None:
-        if fact.subject.startswith((_INBOX, "$SYS.")) or fact.subject in self._ledger.inboxes:
+        if fact.subject.startswith((_INBOX, "$SYS.")) or fact.subject in self._entries.inboxes:
             return  # an answer
         attempt = Attempt(
             fact.place, fact.subject, digest(operation.payload), self._connection, fact.msg_id,
             asks=bool(fact.reply),
         )  # fmt: skip
-        self._ledger.attempts.append(attempt)
+        self._entries.attempts.append(attempt)
         self._unread.append((fact.place.index, attempt))
         if fact.reply:
             self._waiting[fact.reply] = attempt
@@ -173,7 +173,7 @@ class NatsAuditor:
 
     def _known(self, name: str, stream: str = "") -> Receiver:
         self._receivers.add(name)
-        return self._ledger.receivers.setdefault(name, Receiver(name, stream))
+        return self._entries.receivers.setdefault(name, Receiver(name, stream))
 
     def _received(self, fact: facts.MessageReceived, operation: nats.Payload) -> None:
         attempt = self._waiting.get(fact.subject)
@@ -189,7 +189,7 @@ class NatsAuditor:
                 self._answered(attempt, operation, fact.place)
         elif fact.subject in self._queries:
             self._on_consumer_info(self._queries[fact.subject], operation)
-        elif receiver is not None and fact.status is None and fact.subject not in self._ledger.inboxes:
+        elif receiver is not None and fact.status is None and fact.subject not in self._entries.inboxes:
             receiver.since = min(receiver.since, fact.place.at)
             receiver.arrivals.append(
                 AuditedDelivery(
@@ -239,7 +239,7 @@ class NatsAuditor:
         if query is None or fact.code not in _NOTHING_LEFT:
             return
         if not self._unsettled.get(query.consumer):
-            receiver = self._ledger.receivers[query.consumer]
+            receiver = self._entries.receivers[query.consumer]
             receiver.read_until = max(receiver.read_until, query.at)
 
     def _on_consumer_info(self, query: _ConsumerQuery, operation: nats.Payload) -> None:

@@ -1,4 +1,4 @@
-"""Conversations for audits: what clients and servers say, entered in one ledger in the order of the calls."""
+"""Conversations for audits: what clients and servers say, entered in one audit in the order of the calls."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Conversations:
     """Any number of connections, and the delivery audit of their messages."""
 
     def __init__(self) -> None:
-        self.ledger = DeliveryAudit()
+        self.entries = DeliveryAudit()
         self.clock = itertools.count(STORED_AT, _MILLISECOND)
 
     def nats(self, name: str) -> NatsConversation:
@@ -33,7 +33,7 @@ class Conversations:
         return AmqpConversation(name, self)
 
     def audited(self) -> list[ReceiverAudit]:
-        return audit(self.ledger)
+        return audit(self.entries)
 
     def judged(self) -> Judgement:
         """Of the only receiver."""
@@ -45,7 +45,7 @@ class NatsConversation:
     """One connection; text as on the wire, line ends and sizes filled in."""
 
     def __init__(self, name: str, among: Conversations) -> None:
-        self.auditor = NatsAuditor(name, among.ledger)
+        self.auditor = NatsAuditor(name, among.entries)
         self._name, self._among, self._numbers = name, among, itertools.count(1)
 
     def observe(self, *operations: nats.Operation, by: Sender) -> None:
@@ -96,7 +96,7 @@ class AmqpConversation:
     """One connection with one channel."""
 
     def __init__(self, name: str, among: Conversations) -> None:
-        self.auditor = AmqpAuditor(name, among.ledger)
+        self.auditor = AmqpAuditor(name, among.entries)
         self._name, self._among, self._numbers = name, among, itertools.count(1)
         self.server("channel.open-ok")
 
