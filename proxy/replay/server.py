@@ -12,10 +12,11 @@ import socket
 import time
 from collections.abc import Iterator, Sequence
 
+from plumbline.bounds import REPLAY_ARRIVED_BYTES
 from plumbline.captures.operations import OperationRow
 from plumbline.proxy.addresses import Endpoint, listening_socket
 from plumbline.proxy.replay.answers import AmqpServerReplay, NatsServerReplay, ServerReplay
-from plumbline.proxy.replay.playback import Pace
+from plumbline.proxy.replay.playback import TIMES, Pace
 from plumbline.wire.sender import Direction
 
 FIRST_CLIENT_S = 60.0
@@ -33,6 +34,7 @@ class _ReplayedConversation:
         self.client: socket.socket | None = None
         self.ended = False
         self.ready = 0.0  # when the next row may be sent
+        self.most_bytes = REPLAY_ARRIVED_BYTES + TIMES * sum(len(row.operation.raw) for _, row in rows)
 
     @property
     def number(self) -> int:
@@ -57,7 +59,7 @@ class ReplayedServer:
     def __init__(self, rows: Sequence[OperationRow], pace: Pace) -> None:
         self.sent_count = 0
         self.accepted = 0
-        self.unheard: list[str] = []  # what no client sent
+        self.unheard: list[str] = []  # what no client sent, and clients that flooded
         self._pace = pace
         self._conversations = list(_conversations(rows))
         self._waiting = list(self._conversations)  # for a client
@@ -82,7 +84,7 @@ class ReplayedServer:
         try:
             while not all(one.is_done for one in self._conversations):
                 if time.monotonic() > self._moved + PATIENCE_S:
-                    self.unheard = [_describe_stuck(one) for one in self._conversations if not one.is_done]
+                    self.unheard += [_describe_stuck(one) for one in self._conversations if not one.is_done]
                     break
                 self._turn()
             self._close_clients()
@@ -102,7 +104,7 @@ class ReplayedServer:
                 self._receive(key.data)
         for one in self._conversations:
             if one.client is not None and not one.ended:
-                one.client.sendall(one.speaker.keep_alive())
+                self._send(one, one.speaker.keep_alive())
                 self._send_due(one)
 
     def _accept(self) -> None:
@@ -120,18 +122,32 @@ class ReplayedServer:
         assert one.client is not None
         try:
             data = one.client.recv(1 << 18)
-            answer = one.speaker.receive(data)
-            if answer:
-                one.client.sendall(answer)
         except OSError:
             data = b""
-        if not data:
+        one.most_bytes -= len(data)
+        if one.most_bytes < 0:
+            self.unheard.append(f"connection {one.number}: the client floods, and was closed")
+        if not data or one.most_bytes < 0:
+            self._end(one)
+            one.client.close()
+            return
+        self._send(one, one.speaker.receive(data))
+
+    def _send(self, one: _ReplayedConversation, data: bytes) -> None:
+        """Writes. A client that is gone, or does not read in time, has ended."""
+        assert one.client is not None
+        try:
+            one.client.sendall(data)
+        except OSError:
+            self._end(one)
+
+    def _end(self, one: _ReplayedConversation) -> None:
+        if one.client is not None and not one.ended:
             one.ended = True
             self._selector.unregister(one.client)
 
     def _send_due(self, one: _ReplayedConversation) -> None:
         """Sends what can be sent now."""
-        assert one.client is not None
         while not one.is_done and time.monotonic() >= one.ready:
             place, row = one.rows[one.at]
             if row.direction is Direction.TO_SERVER:
@@ -143,7 +159,7 @@ class ReplayedServer:
                 is_caused = one.speaker.is_delivery(row.operation)
                 if is_caused and not all(other.has_received_up_to(place) for other in self._conversations):
                     return
-                one.client.sendall(one.speaker.translated(row.operation))
+                self._send(one, one.speaker.translated(row.operation))
                 self.sent_count += 1
             self._moved = max(self._moved, time.monotonic())
             one.at += 1

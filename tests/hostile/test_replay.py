@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -12,13 +14,15 @@ from plumbline.captures.files import read
 from plumbline.proxy.addresses import Endpoint
 from plumbline.proxy.record import recorded
 from plumbline.proxy.replay import playback
+from plumbline.proxy.replay import server as replayed
 from plumbline.proxy.replay.client import ReplayCredentials, ReplayStoppedError
 from plumbline.proxy.replay.playback import Pace, Replay
+from plumbline.proxy.replay.server import ReplayedServer
 from plumbline.reference_broker.nats.server import NatsBroker
 from tests.hostile import nats_servers
 from tests.hostile.running import MOST_MEMORY, replay
 from tests.hostile.sockets import serving
-from tests.proxy.peers import connect, receive, server
+from tests.proxy.peers import PATIENCE_S, connect, receive, reset, server
 
 REQUESTS = 2 * REPLAY_UNANSWERED
 PUB, MSG = b"PUB a 1\r\nx\r\n", b"MSG a 1 1\r\nx\r\n"
@@ -82,3 +86,32 @@ def test_an_answer_that_is_missing_now_and_then_ends_nothing(
         again = Replay(Endpoint.parse(url.replace("tcp", "nats")), ReplayCredentials(), Pace.FAST)
         again.run(read([capture]))
     assert again.late >= REPLAY_UNANSWERED - 1
+
+
+def test_a_client_that_floods_the_replayed_server_is_closed(
+    capture: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replayed, "REPLAY_ARRIVED_BYTES", 1 << 20)
+    server = ReplayedServer(list(read([capture])), Pace.FAST)
+    with ThreadPoolExecutor() as pool, socket.create_connection(address_of(server), PATIENCE_S) as client:
+        running = pool.submit(server.run)
+        with contextlib.suppress(OSError):
+            while True:
+                client.sendall(PUB * 10_000)
+        running.result(PATIENCE_S)
+    assert server.unheard == ["connection 1: the client floods, and was closed"]
+
+
+def test_a_client_that_resets_ends_its_conversation_only(capture: Path) -> None:
+    server = ReplayedServer(list(read([capture])), Pace.FAST)
+    with ThreadPoolExecutor() as pool:
+        running = pool.submit(server.run)
+        client = socket.create_connection(address_of(server), PATIENCE_S)
+        client.sendall(PUB * 10_000)
+        reset(client)
+        running.result(PATIENCE_S)
+    assert server.accepted == 1
+
+
+def address_of(server: ReplayedServer) -> tuple[str, int]:
+    return server.address.host, server.address.port
