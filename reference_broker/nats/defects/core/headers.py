@@ -195,6 +195,20 @@ def status_503_without_no_responders(broker: Broker) -> None:
     _unheard(broker, react)
 
 
+@defect("CORE-081", name="503-beside-the-answer-to-headers")
+def status_503_beside_the_answer_to_headers(broker: Broker) -> None:
+    """A request with headers brings a 503 although a subscriber gets it."""
+    original = broker.on_hpub
+
+    def published_with_headers(connection: NatsClientConnection, operation: HPub, now: int) -> None:
+        original(connection, operation, now)
+        route = broker.router.route(operation.args[0])
+        if len(operation.args) == 4 and (route.plain or route.groups):
+            broker.on_no_receivers(connection, operation.args[0], operation.args[1])
+
+    replace(broker, "on_hpub", published_with_headers)
+
+
 @method_defect(Broker.on_pub, "CORE-081", name="503-although-somebody-listens")
 def status_503_although_somebody_listens(
     broker: Broker, connection: NatsClientConnection, operation: Pub, now: int

@@ -138,3 +138,18 @@ def store_delivered_counts_as_acknowledged(broker: Broker) -> None:
                 acks.floor.consumer, acks.floor.stream = acks.delivered.consumer, acks.delivered.stream
 
     _after_recovery(broker, settle)
+
+
+@method_defect(Stream.close, "JS-STORE-026")
+def store_deleted_streams_come_back(self: Stream, now: int) -> None:
+    """That a stream was deleted is not written: after a restart it is there again."""
+    self.files = None
+    Stream.close(self, now)
+
+
+@method_defect(Stream.discard_consumer, "JS-STORE-026")
+def store_deleted_consumers_come_back(self: Stream, consumer: Consumer, now: int) -> None:
+    """That a consumer was deleted is not written: after a restart it is there again."""
+    files, self.files = self.files, None
+    Stream.discard_consumer(self, consumer, now)
+    self.files = files
