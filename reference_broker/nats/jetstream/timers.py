@@ -7,18 +7,26 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from heapq import heappop, heappush
+from types import MethodType
+from weakref import WeakMethod
 
 Callback = Callable[[int], None]
 
 
 class Timer:
-    """One thing that may be due at one moment. ``when`` is None while it is not set."""
+    """One thing that may be due at one moment. ``when`` is None while it is not set.
+
+    It does not keep the object whose method it runs: a consumer that was deleted, and all that it has, is
+    freed at once, and does not wait for the garbage collector or for the moment of a stale entry.
+    """
 
     __slots__ = ("_timers", "callback", "when")
 
     def __init__(self, timers: Timers, callback: Callback) -> None:
         self.when: int | None = None
-        self.callback = callback
+        self.callback: Callable[[], Callback | None] = (
+            WeakMethod(callback) if isinstance(callback, MethodType) else lambda: callback
+        )
         self._timers = timers
 
     def set(self, when: int) -> None:
@@ -66,4 +74,6 @@ class Timers:
         while (when := self.next()) is not None and when <= now:
             timer = heappop(heap)[2]
             timer.when = None
-            timer.callback(now)
+            callback = timer.callback()
+            if callback is not None:
+                callback(now)

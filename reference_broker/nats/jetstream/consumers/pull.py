@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Iterable
 from functools import lru_cache
 from typing import Final, Protocol
+from weakref import proxy
 
 from msgspec import Struct
 
@@ -118,7 +119,7 @@ class WaitingQueue:
         self.host = host
         self.config = config
         self.rules = rules
-        self.consumer = consumer
+        self.consumer: PullConsumer = proxy(consumer)  # which has this queue
         self.last_active = now
         self.one_shots = 0  # no_wait requests in the queue
         self.requests: deque[WaitingRequest] = deque()

@@ -48,3 +48,4 @@ class StreamFiles:
             self.ledger.cancel_deferred(consumer.log)
             self.ledger.enter(Remove(layout.consumer_metadata(self.folder, consumer.name)))
             self.ledger.enter(Remove(consumer.log.path))
+            consumer.log = None

@@ -7,6 +7,7 @@ one that is not continued after ``FORGOTTEN_AFTER``.
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+from weakref import proxy
 
 import msgspec
 from msgspec import Struct
@@ -77,7 +78,7 @@ class Batches:
     """The open batches of one stream."""
 
     def __init__(self, stream: Stream) -> None:
-        self.stream = stream
+        self.stream: Stream = proxy(stream)  # which has this
         self.open: dict[str, Batch] = {}
 
     def accept(

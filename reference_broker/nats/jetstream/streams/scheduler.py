@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING
+from weakref import proxy
 
 from msgspec import Struct
 
@@ -43,7 +44,7 @@ class Scheduler:
     """The schedules of one stream that are still to come."""
 
     def __init__(self, stream: Stream) -> None:
-        self.stream = stream
+        self.stream: Stream = proxy(stream)  # which has this
         self.pending: dict[bytes, Pending] = {}
         self._queue: list[tuple[int, int, bytes]] = []  # when, sequence, subject; some no longer wait
         self.timer = stream.jetstream.timers.timer(self.on_timer)
