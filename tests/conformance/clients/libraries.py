@@ -192,7 +192,9 @@ DEBIAN: dict[str, Callable[[Path, Path], tuple[str, ...]]] = {
 # The libraries whose adapters are kept here, by the name of the adapter, in the order of what they need.
 LIBRARIES: dict[str, Callable[[str, Path], tuple[str, ...]]] = {
     **dict.fromkeys(("pika", "aio_pika", "nats_py"), python_adapter),
-    **dict.fromkeys(("aioamqp", "aiormq", "amqpstorm", "kombu", "py_amqp"), locked_python_adapter),
+    **dict.fromkeys(
+        ("aioamqp", "aiormq", "amqpstorm", "kombu", "py_amqp", "rabbitpy"), locked_python_adapter
+    ),
     **dict.fromkeys(
         ("amqplib", "amqp_connection_manager", "cloudamqp", "rabbitmq_client", "nats_js", "nats_js_2"),
         node_adapter,
