@@ -193,7 +193,7 @@ DEBIAN: dict[str, Callable[[Path, Path], tuple[str, ...]]] = {
 LIBRARIES: dict[str, Callable[[str, Path], tuple[str, ...]]] = {
     **dict.fromkeys(("pika", "aio_pika", "nats_py"), python_adapter),
     **dict.fromkeys(
-        ("aioamqp", "aiormq", "amqpstorm", "kombu", "py_amqp", "rabbitpy"), locked_python_adapter
+        ("aioamqp", "aiorabbit", "aiormq", "amqpstorm", "kombu", "py_amqp", "rabbitpy"), locked_python_adapter
     ),
     **dict.fromkeys(
         ("amqplib", "amqp_connection_manager", "cloudamqp", "rabbitmq_client", "nats_js", "nats_js_2"),
