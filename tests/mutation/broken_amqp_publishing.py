@@ -180,6 +180,21 @@ def _(module: Any, adapter: Any) -> None:
     )
 
 
+@fault("confirm-of-a-return-is-that-of-the-next-publish", "CLIENT-RETURN-003")
+def _(module: Any, _: Any) -> None:
+    """As rabbitpy 3.0.2: every second message that comes back is taken for confirmed."""
+    taken: set[int] = set()
+
+    def change(line: Line) -> Line | None:
+        publish = line.get("publish", 1)
+        if line.get("event") == "returned" and publish % 2 == 0:
+            taken.add(publish)
+            return None
+        return {**line, "ack": True} if line.get("event") == "confirmed" and publish in taken else line
+
+    change_lines(module, change)
+
+
 @fault("returns-say-no-reason", "CLIENT-RETURN-004")
 def _(module: Any, _: Any) -> None:
     change_lines(
