@@ -199,7 +199,9 @@ LIBRARIES: dict[str, Callable[[str, Path], tuple[str, ...]]] = {
         ("amqplib", "amqp_connection_manager", "cloudamqp", "rabbitmq_client", "nats_js", "nats_js_2"),
         node_adapter,
     ),
-    **dict.fromkeys(("nats_go", "nats_go/jetstream", "amqp091_go", "streadway_amqp"), go_adapter),
+    **dict.fromkeys(
+        ("nats_go", "nats_go/jetstream", "amqp091_go", "streadway_amqp", "go_rabbitmq"), go_adapter
+    ),
     **dict.fromkeys(("amqp_client", "jnats"), java_adapter),
     **dict.fromkeys(("async_nats", "lapin"), rust_adapter),
     **dict.fromkeys(DEBIAN, debian_adapter),
