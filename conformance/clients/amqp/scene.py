@@ -23,6 +23,7 @@ QUEUE = "orders"
 ONE_AND_NO_MORE = {"x-max-length": 1, "x-overflow": "reject-publish"}  # arguments of a queue
 SETTLING = ("basic.ack", "basic.nack", "basic.reject")
 LOST_WITHIN_S = 5.0  # until a library has reported that its connection is gone
+SENT_WITHIN_S = 1.0  # until a library has sent what it was asked for
 
 
 class ObservedPublish(Struct, frozen=True):
@@ -226,8 +227,12 @@ class AmqpScene(Scene):
         return method_of(settled[-1])
 
     def barrier(self, channel: int = 1) -> None:
-        """Returns once the testee's channel has had an answer to whatever it sent before."""
-        self.run_command("declare", channel=channel, queue=f"barrier.{len(self.testee.spoken)}")
+        """Returns once the testee's channel has had an answer to whatever it sent before, or after a
+        while if the library cannot declare."""
+        if "declare" in self.features:
+            self.run_command("declare", channel=channel, queue=f"barrier.{len(self.testee.spoken)}")
+        else:
+            self.await_wire(lambda: False, SENT_WITHIN_S)
 
     def disconnect_events(self) -> list[AdapterEvent]:
         """What the testee reported of its connection's end."""

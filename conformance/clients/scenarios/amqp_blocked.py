@@ -56,7 +56,7 @@ def a_blocked_connection_is_reported(scene: AmqpScene) -> None:
     )
 
 
-@scenario("CLIENT-BLOCK-003", needs=("declare", "confirm", "publish"))
+@scenario("CLIENT-BLOCK-003", needs=("confirm", "publish"))
 def a_connection_that_was_blocked_publishes_again(scene: AmqpScene) -> None:
     """A connection is blocked, then unblocked: it stays open, and the next publish is confirmed."""
     scene.queue()

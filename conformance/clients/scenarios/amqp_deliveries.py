@@ -128,7 +128,7 @@ def a_message_of_several_frames_is_handed_over_whole(scene: AmqpScene) -> None:
     scene.count_observation()
 
 
-@scenario("CLIENT-DELIVERY-007", needs=("publish", "declare"))
+@scenario("CLIENT-DELIVERY-007", needs=["publish"])
 def a_large_message_is_published_in_frames_that_were_agreed(scene: AmqpScene) -> None:
     """No frame of a large message exceeds the frame_max of connection.tune-ok."""
     scene.queue()
@@ -155,7 +155,7 @@ def frame_sizes(raw: bytes) -> list[int]:
     return sizes
 
 
-@scenario("CLIENT-DELIVERY-008", needs=("consume", "declare"))
+@scenario("CLIENT-DELIVERY-008", needs=["consume"])
 def cancelling_a_consumer_ends_it(scene: AmqpScene) -> None:
     """basic.cancel with the consumer's own tag; what is published afterwards is not handed over."""
     scene.queue()

@@ -117,7 +117,7 @@ def returns_with_the_same_message_id_are_all_told(scene: AmqpScene) -> None:
     expect_returned(scene, "message-1", "message-2")
 
 
-@scenario("CLIENT-RETURN-006", needs=(*MANDATORY, "declare"))
+@scenario("CLIENT-RETURN-006", needs=MANDATORY)
 def mandatory_is_sent_as_asked(scene: AmqpScene) -> None:
     """The mandatory flag is set where the application wants it, and nowhere else."""
     scene.queue()

@@ -14,7 +14,7 @@ from plumbline.conformance.clients.amqp.scene import (
 )
 from plumbline.conformance.clients.scenario import scenario
 
-CONSUME = ("consume", "ack", "declare")
+CONSUME = ("consume", "ack")
 
 
 def expect_frame(scene: AmqpScene, data: str, *kinds: str, **arguments: Any) -> None:
@@ -209,7 +209,7 @@ def what_needs_an_ack_is_asked_for_with_one(scene: AmqpScene) -> None:
     )
 
 
-@scenario("CLIENT-SETTLE-009", needs=("get", "ack", "declare"))
+@scenario("CLIENT-SETTLE-009", needs=("get", "ack"))
 def what_was_got_is_acknowledged_by_its_tag(scene: AmqpScene) -> None:
     """Two messages are fetched with basic.get, and the second is acknowledged."""
     scene.queue("a", "b")
