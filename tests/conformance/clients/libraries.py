@@ -196,7 +196,15 @@ LIBRARIES: dict[str, Callable[[str, Path], tuple[str, ...]]] = {
         ("aioamqp", "aiorabbit", "aiormq", "amqpstorm", "kombu", "py_amqp", "rabbitpy"), locked_python_adapter
     ),
     **dict.fromkeys(
-        ("amqplib", "amqp_connection_manager", "cloudamqp", "rabbitmq_client", "nats_js", "nats_js_2"),
+        (
+            "amqplib",
+            "amqp_connection_manager",
+            "rascal",
+            "cloudamqp",
+            "rabbitmq_client",
+            "nats_js",
+            "nats_js_2",
+        ),
         node_adapter,
     ),
     **dict.fromkeys(
