@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import gc
 import weakref
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import pytest
 
@@ -28,6 +25,7 @@ from plumbline.wire.amqp import (
 )
 from plumbline.wire.errors import ErrorKind
 from plumbline.wire.sender import Direction
+from tests.collector import without_garbage_collector
 from tests.reference_broker.amqp.virtual import Virtual
 from tests.reference_broker.virtual import Virtual as NatsVirtual
 
@@ -116,16 +114,6 @@ def test_before_the_login_a_content_is_not_collected() -> None:
     client.raw(PROTOCOL_HEADER + begun(1, 10**6))
     client.raw(frame(FrameType.BODY, 1, b"x" * 100_000) * (UNFINISHED_BEFORE_LOGIN // 100_000 + 1))
     assert client.virtual.broker.connections[client.number].decoder.held == 0
-
-
-@contextmanager
-def without_garbage_collector() -> Iterator[None]:
-    gc.collect()
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
 
 
 def test_nothing_of_a_refused_amqp_connection_waits_for_the_garbage_collector() -> None:

@@ -5,23 +5,19 @@ Otherwise a broker with many short-lived ones holds megabytes of those that are 
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Iterator
 from weakref import ref
 
 import pytest
 
+from tests.collector import without_garbage_collector
 from tests.reference_broker.jetstream.disk import Kept
 
 
 @pytest.fixture(autouse=True)
 def collector_is_off() -> Iterator[None]:
-    gc.collect()
-    gc.disable()
-    try:
+    with without_garbage_collector():
         yield
-    finally:
-        gc.enable()
 
 
 def api(kept: Kept, subject: str, body: str = "") -> None:
