@@ -71,6 +71,12 @@ def test_early_exit_reports_last_output() -> None:
 
 
 STARTS_A_CHILD = (sys.executable, "-c", "import subprocess, sys; sys.exit(subprocess.call(sys.argv[1:]))")
+DOES_NOT_STOP = (  # a program in front of the server that ignores SIGTERM
+    sys.executable,
+    "-c",
+    "import signal, subprocess, sys; signal.signal(signal.SIGTERM, signal.SIG_IGN); "
+    "sys.exit(subprocess.call(sys.argv[1:]))",
+)
 
 
 @pytest.mark.parametrize("command", [REFERENCE_BROKER, (*STARTS_A_CHILD, *REFERENCE_BROKER)])
@@ -96,7 +102,7 @@ def test_watchdog_cleans_up_after_sigkill(command: tuple[str, ...]) -> None:
 
 def test_a_server_that_does_not_stop_is_killed_with_its_children(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(own_server, "ENDED_WITHIN_S", 0.0)
-    server = OwnServer((*STARTS_A_CHILD, *REFERENCE_BROKER), {})
+    server = OwnServer((*DOES_NOT_STOP, *REFERENCE_BROKER), {})
     try:
         url = server.start()
         with pytest.raises(Inconclusive, match="did not end"):
