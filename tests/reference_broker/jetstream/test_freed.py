@@ -21,7 +21,7 @@ def collector_is_off() -> Iterator[None]:
 
 
 def api(kept: Kept, subject: str, body: str = "") -> None:
-    kept.client().ask(f"PUB $JS.API.{subject} _INBOX.a {len(body)}\n{body}\n")
+    kept.client().ask(f"PUB $JS.API.{subject} _INBOX.a {len(body)}\n{body}")
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def kept() -> Kept:
     ):
         body = f'{{"stream_name":"S","config":{{"durable_name":"{name}",{config}}}}}'
         api(kept, f"CONSUMER.DURABLE.CREATE.S.{name}", body)
-    kept.client().ask("SUB dlv 1\nPUB s 1\nx\n")
+    kept.client().ask("SUB dlv 1\nSUB _INBOX.a 2\nPUB s 1\nx")
     api(kept, "CONSUMER.MSG.NEXT.S.PULL", '{"batch":10,"expires":3600000000000,"idle_heartbeat":1000000000}')
     assert sorted(kept.service.streams["S"].consumers) == ["PULL", "PUSH"]
     return kept
