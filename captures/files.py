@@ -62,7 +62,7 @@ class CaptureSource:
             with path.open("rb") as file:
                 while data := file.read(READ_BYTES):
                     yield from _named(path, parser, data)
-            self._ended(path, parser)
+                self._ended(path, parser, file.tell())
 
     def follow(self, until: Callable[[], bool]) -> Iterator[Packet | None]:
         """All there are and all that come, also in files that come; None when there is none at the moment."""
@@ -79,12 +79,12 @@ class CaptureSource:
                     if at + 1 < len(self.files):  # nothing is written to this one any more
                         for data in iter(lambda: file.read(READ_BYTES), b""):
                             yield from _named(path, parser, data)
+                        self._ended(path, parser, file.tell())
                         break
                     if until():
                         return
                     yield None
                     time.sleep(POLL_S)
-            self._ended(path, parser)
             at += 1
 
     def _find_new_files(self) -> None:
@@ -92,8 +92,8 @@ class CaptureSource:
             if path not in self.files and (self._since is None or _order(path) >= _order(self._since)):
                 self.files.append(path)
 
-    def _ended(self, path: Path, parser: CaptureParser) -> None:
-        if not path.stat().st_size:
+    def _ended(self, path: Path, parser: CaptureParser, size: int) -> None:
+        if not size:
             self.remarks.append(f"{path}: the file is empty")
         if parser.held:
             self.remarks.append(f"{path}: the last {parser.held} bytes are not a whole block")

@@ -10,12 +10,12 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-MESSAGE_CHARACTERS = 200  # much more than the messages of a run have
+from plumbline.bounds import CLUSTER_MESSAGE_BYTES
 
 
 def message_text(data: bytes) -> str:
     """How the history names a message: by its payload, or the beginning of one that is not of this run."""
-    return data[:MESSAGE_CHARACTERS].decode("utf-8", "replace")
+    return data[:CLUSTER_MESSAGE_BYTES].decode("utf-8", "replace")
 
 
 class AttemptOutcome(StrEnum):

@@ -54,6 +54,8 @@ CLUSTER_DELIVERIES_OF_MESSAGE = 20
 # Sequences that a node states of its copy of a stream: with more, the copy is not read, and what needs it is
 # untestable.
 CLUSTER_COPY_SEQUENCES = 10_000_000
+# Bytes of a message in the history, much more than the messages of a run have: the rest is left out.
+CLUSTER_MESSAGE_BYTES = 200
 # Texts that are kept of one kind: errors of a connection, confirms that answer nothing.
 CLUSTER_REMARKS = 1_000
 # Bytes that wait for a node that does not read: with more, the connection is closed.

@@ -7,8 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from plumbline.bounds import CLUSTER_COPY_SEQUENCES, CLUSTER_REMARKS, CLUSTER_UNSENT_BYTES
-from plumbline.cluster.history import MESSAGE_CHARACTERS, message_text
+from plumbline.bounds import (
+    CLUSTER_COPY_SEQUENCES,
+    CLUSTER_MESSAGE_BYTES,
+    CLUSTER_REMARKS,
+    CLUSTER_UNSENT_BYTES,
+)
+from plumbline.cluster.history import message_text
 from plumbline.cluster.nats.answers import read_answer
 from plumbline.cluster.nats.connection import Message, NodeConnection
 from plumbline.cluster.nats.reading import number_in, read_copy
@@ -69,7 +74,7 @@ def test_a_text_that_is_no_number_is_minus_1(text: str) -> None:
 
 
 def test_the_history_keeps_the_beginning_of_a_long_message() -> None:
-    assert message_text(b"\xff" * 1_000_000) == "\ufffd" * MESSAGE_CHARACTERS
+    assert message_text(b"\xff" * 1_000_000) == "\ufffd" * CLUSTER_MESSAGE_BYTES
 
 
 class Transport:
