@@ -449,7 +449,9 @@ class _Run:
         self._together.clear()
 
     def _failed(self, broken: RuleBrokenError, *paths: Path) -> None:
-        self.failures.append(f"{paths[-1].name}: {broken}")
+        failure = f"{paths[-1].name}: {broken}"
+        self.failures.append(failure)
+        print(failure, file=sys.stderr, flush=True)  # at once: a run takes up to an hour
         if self._found is not None:
             self._found.mkdir(parents=True, exist_ok=True)
             for path in paths:
@@ -466,8 +468,6 @@ def main() -> int:
     parser.add_argument("--go-on", action="store_true", help="do not stop at the first failure")
     asked = parser.parse_args()
     figures, failures = run(asked.seconds, asked.seed, asked.count, asked.found, goes_on=asked.go_on)
-    for failure in failures:
-        print(failure, flush=True)
     print(f"seed {asked.seed}: {figures}, {len(failures)} failures", flush=True)
     return 1 if failures else 0
 
