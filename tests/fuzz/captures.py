@@ -53,6 +53,7 @@ from plumbline.pipeline.tables import arrow_schema
 from tests.fuzz.capture_samples import SAMPLES
 
 SECONDS_PER_MB, LEAST_SECONDS = 5.0, 2.0
+TABLES_SECONDS = 0.2  # of each capture, however small: the local engine writes files for each day in it
 MOST_MB = 300
 SECTION_BYTES = 4096  # small, so that mutants are cut
 TOGETHER = 250  # mutants of one run of the local engine, whose tables take most of its time
@@ -360,7 +361,8 @@ def attempt_together(paths: Sequence[Path], output: Path) -> None:
 
 
 def _judge_locally(paths: Sequence[Path], output: Path) -> None:
-    seconds = max(sum(path.stat().st_size for path in paths) / 1e6 * SECONDS_PER_MB, 5 * LEAST_SECONDS)
+    size = sum(path.stat().st_size for path in paths)
+    seconds = size / 1e6 * SECONDS_PER_MB + len(paths) * TABLES_SECONDS + 5 * LEAST_SECONDS
     try:
         with _at_most(seconds):
             LocalRun(JudgeOptions(paths=tuple(map(str, paths)), output=str(output))).run()
