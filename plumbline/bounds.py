@@ -109,6 +109,8 @@ JSON_DEPTH = 100
 CAPTURE_PACKET_COMMENTS = 1_000
 # Time of a packet in ns since 1970, up to 2262, as 64 bits hold it: one outside becomes the nearest.
 CAPTURE_LAST_TIME_NS = 2**63 - 1
+# Days (UTC) that the packets of one file are of: `judge` writes files for each day. What follows is not read.
+CAPTURE_DAYS = 400
 
 # Reference brokers and proxy
 

@@ -19,6 +19,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from plumbline.bounds import CAPTURE_DAYS
 from plumbline.captures import pcapng
 from plumbline.captures.files import READ_BYTES, SUFFIXES
 from plumbline.captures.reader import BlockPosition, CaptureError, CaptureParser, Packet
@@ -28,6 +29,7 @@ PIECE_BYTES = 512 * 1024  # of a file, read at once: progress is reported after 
 COMPRESSED = frozenset({".gz", ".zst"})
 _PACKET_BLOCKS = frozenset({pcapng.ENHANCED_PACKET, pcapng.SIMPLE_PACKET, pcapng.OBSOLETE_PACKET})
 _PCAP_HEADER, _PCAP_RECORD = 24, 16
+NS_OF_DAY = 86_400_000_000_000
 
 
 class CaptureFile(Struct, frozen=True):
@@ -204,10 +206,16 @@ def packets(
     of the file, as it is stored, were read and their packets taken.
     """
     file, parser, frame = section.file, CaptureParser(section.start), section.frame
+    day, days = -1, set[int]()
     try:
         for data in _pieces(section, content, on_bytes):
             for packet in parser.feed(data):
                 frame += 1
+                if packet.time // NS_OF_DAY != day:
+                    day = packet.time // NS_OF_DAY
+                    days.add(day)
+                    if len(days) > CAPTURE_DAYS:
+                        raise CaptureError(f"its packets are of more than {CAPTURE_DAYS} days")
                 yield frame, packet
     except CaptureError as error:
         kind = "damaged" if frame or parser.offset else "not-a-capture"

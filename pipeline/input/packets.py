@@ -10,14 +10,13 @@ from msgspec import Struct
 
 from plumbline.captures.reader import CaptureError
 from plumbline.captures.segments import Segment, segment
-from plumbline.pipeline.input.files import CaptureFile, CaptureProblem, Section, packets
+from plumbline.pipeline.input.files import NS_OF_DAY, CaptureFile, CaptureProblem, Section, packets
 from plumbline.pipeline.tables import PACKETS, arrow_schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 BATCH_ROWS, BATCH_BYTES = 4096, 4 * 1024 * 1024
-_NS_OF_DAY = 86_400_000_000_000
 
 
 _text = lru_cache(maxsize=65536)(str)  # of a place: there are few, each many times
@@ -38,7 +37,7 @@ COLUMNS: dict[str, _Column] = {
     "missing": lambda _, __, carried: [one.missing for one in carried],
     "comments": lambda _, __, carried: [list(one.comments) or None for one in carried],
     "payload": lambda _, __, carried: [one.data for one in carried],
-    "day": lambda _, __, carried: [one.time // _NS_OF_DAY for one in carried],
+    "day": lambda _, __, carried: [one.time // NS_OF_DAY for one in carried],
     "capture": lambda file, frames, _: [file.name] * len(frames),
 }
 

@@ -28,7 +28,14 @@ from plumbline.captures.trace_text import TraceHeader
 from plumbline.pipeline.audit.captures import AuditReader
 from plumbline.pipeline.audit.reports import as_json as audit_json
 from plumbline.pipeline.audit.reports import as_text as audit_text
-from plumbline.pipeline.input.files import CaptureProblem, capture_files, packets, sections
+from plumbline.pipeline.input.files import (
+    NS_OF_DAY,
+    CaptureProblem,
+    Section,
+    capture_files,
+    packets,
+    sections,
+)
 from plumbline.wire.amqp import PROTOCOL_HEADER, Method
 from plumbline.wire.sender import Direction
 from tests.cli.command import PLUMBLINE, ROOT, environment, one_sentence
@@ -198,6 +205,17 @@ def test_interfaces_of_a_section_are_bounded() -> None:
     one = interface("i", "d")
     with pytest.raises(CaptureError, match="too many interfaces"):
         list(CaptureParser().feed(section_header("tests") + one * (bounds.CAPTURE_INTERFACES + 1)))
+
+
+def test_packets_of_more_days_than_a_capture_has_are_a_problem(tmp_path: Path) -> None:
+    flow, parts = PacketFlow(1, ("10.0.0.1", 40000), ("10.0.0.2", 4222)), [HEAD]
+    for day in range(bounds.CAPTURE_DAYS + 2):
+        packet(parts, day * NS_OF_DAY, flow.head(ASKS, 6), b"PING\r\n")
+    (file,), _ = capture_files([str(written(tmp_path, b"".join(parts)))])
+    *read_packets, problem = packets(Section(file))
+    assert len(read_packets) == bounds.CAPTURE_DAYS
+    assert isinstance(problem, CaptureProblem)
+    assert problem.text == "a.pcapng: its packets are of more than 400 days"
 
 
 def test_a_large_block_that_comes_in_small_pieces_is_copied_once() -> None:
