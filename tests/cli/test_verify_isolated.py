@@ -63,6 +63,14 @@ def test_workers_do_not_import_the_working_folder(tmp_path: Path) -> None:
     assert imported(tmp_path) == []
 
 
+def test_the_module_does_not_import_the_working_folder(tmp_path: Path) -> None:
+    """``python -P`` and the script are safe by themselves; ``python -m`` puts the working folder first."""
+    plant(tmp_path, "pathlib.py", "typer/__init__.py", "pytest/__init__.py")
+    ended = run((sys.executable, "-m", "plumbline", "list", "CORE-004"), tmp_path)
+    assert ended.code == 0, ended.err
+    assert imported(tmp_path) == []
+
+
 def test_brokers_do_not_import_the_working_folder(tmp_path: Path) -> None:
     """A check that restarts its server starts the reference broker in a process."""
     plant(tmp_path, "json.py", "plumbline.py")
