@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import shlex
 import signal
 import socket
@@ -25,6 +24,7 @@ from msgspec import Struct
 
 from plumbline.conformance.certificates import Certificates, make_certificates, require_certificates
 from plumbline.conformance.outcomes import Inconclusive
+from plumbline.process_groups import await_end_of_group, signal_group
 from plumbline.untrusted import BadInputError, parse_json
 
 RESTARTS = (
@@ -115,25 +115,18 @@ class OwnServer:
     def _end(self, number: signal.Signals) -> None:
         if self._process is None:
             return
-        if number == signal.SIGKILL:
-            self._kill_group()
-        else:
-            self._process.send_signal(number)  # none is sent to one that has ended
+        process = self._process
         try:
-            self._process.wait(ENDED_WITHIN_S)
-        except subprocess.TimeoutExpired:
-            self._kill_group()
-            self._process.wait()
-            raise Inconclusive(f"the server did not end within {ENDED_WITHIN_S:g} s of SIGTERM") from None
+            if number == signal.SIGKILL or not _ended_in_order(process, number):
+                # A crash takes the children along: the program may only start the server.
+                signal_group(process.pid, signal.SIGKILL)
+                process.wait()
+                await_end_of_group(process.pid, ENDED_WITHIN_S)
+                if number != signal.SIGKILL:
+                    raise Inconclusive(f"the server did not end within {ENDED_WITHIN_S:g} s of {number.name}")
         finally:
             self._process = None
             self._heir.watch(None)
-
-    def _kill_group(self) -> None:
-        """A crash takes the children along: the program may only start the server."""
-        assert self._process is not None
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
 
     def exit_output(self, within: float) -> str:
         """What it printed last, if it ends by itself within so many seconds; else nothing."""
@@ -165,6 +158,21 @@ class OwnServer:
     def _address(self, start_folder: Path, log: Path) -> str:
         """Its URL, once it listens; else nothing."""
         return _announced_url(start_folder, log)
+
+
+def _ended_in_order(process: subprocess.Popen[bytes], number: signal.Signals) -> bool:
+    """Whether a process and its group end in time at this signal.
+
+    The process gets it first: it may end the server in another way. A shell ends and does not pass it on.
+    """
+    deadline = time.monotonic() + ENDED_WITHIN_S
+    process.send_signal(number)  # none is sent to one that has ended
+    try:
+        process.wait(ENDED_WITHIN_S)
+    except subprocess.TimeoutExpired:
+        return False
+    signal_group(process.pid, number)
+    return await_end_of_group(process.pid, max(0.0, deadline - time.monotonic()))
 
 
 class _Watchdog:

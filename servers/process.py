@@ -6,7 +6,6 @@ A module for one software has a subclass of ``ServerProcess``, named ``SERVER``.
 from __future__ import annotations
 
 import contextlib
-import os
 import shutil
 import signal
 import subprocess
@@ -19,6 +18,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, ClassVar, Self
 
 from plumbline.errors import PlumblineError
+from plumbline.process_groups import await_end_of_group, signal_group
 
 if TYPE_CHECKING:
     from plumbline.servers.nats.nats_server import MissingServer, ServerBinary
@@ -239,19 +239,21 @@ def _end_all(
     """The server first, then what was started before it."""
     while processes:
         process = processes.pop()
+        deadline = time.monotonic() + within
         _signal(process, how, apart=apart)
         try:
             process.wait(within)
         except subprocess.TimeoutExpired:
             _signal(process, signal.SIGKILL, apart=apart)
             process.wait()
-        if apart:
-            _signal(process, signal.SIGKILL, apart=apart)  # what it leaves of its group
+        # A start script may end before the server that it started.
+        if apart and not await_end_of_group(process.pid, max(0.0, deadline - time.monotonic())):
+            signal_group(process.pid, signal.SIGKILL)
+            await_end_of_group(process.pid, within)
 
 
 def _signal(process: subprocess.Popen[bytes], how: signal.Signals, *, apart: bool) -> None:
-    if not apart:
+    if apart:
+        signal_group(process.pid, how)
+    else:
         process.send_signal(how)  # none is sent to one that has ended
-        return
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, how)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import select
 import subprocess
 import sys
 import time
@@ -109,6 +111,50 @@ def test_a_server_that_does_not_stop_is_killed_with_its_children(monkeypatch: py
             server.stop()
         with pytest.raises(TargetUnreachable):
             probe(NatsUrl.parse(url))
+    finally:
+        server.close()
+
+
+# A server that ends in order takes longer than the shell that started it, which SIGTERM ends at once.
+ENDS_LATE = """
+import signal, subprocess, sys
+def end(*_):
+    subprocess.run([sys.executable, "-c", ""])
+    open(sys.argv[1], "w").write("ended in order")
+    sys.exit()
+signal.signal(signal.SIGTERM, end)
+print("nats://127.0.0.1:1 ready", flush=True)
+while True:
+    signal.pause()
+"""
+NEVER_ENDS = ENDS_LATE.replace("SIGTERM, end", "SIGTERM, signal.SIG_IGN")
+SHELL = ("/bin/sh", "-c", '"$@" & echo $! > "$0"; wait')
+
+
+def test_a_server_that_outlives_its_start_script_ends_in_order(tmp_path: Path) -> None:
+    ending = tmp_path / "ending"
+    server = OwnServer((*SHELL, str(tmp_path / "pid"), sys.executable, "-c", ENDS_LATE, str(ending)), {})
+    try:
+        server.start()
+        server.stop()
+        assert ending.read_text() == "ended in order"
+    finally:
+        server.close()
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.2])
+def test_a_server_that_outlives_its_start_script_and_does_not_stop_is_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: float
+) -> None:
+    monkeypatch.setattr(own_server, "ENDED_WITHIN_S", seconds)
+    pid_file = tmp_path / "pid"
+    server = OwnServer((*SHELL, str(pid_file), sys.executable, "-c", NEVER_ENDS), {})
+    try:
+        server.start()
+        with os.fdopen(os.pidfd_open(int(pid_file.read_text()))) as child:
+            with pytest.raises(Inconclusive, match=r"did not end within .* of SIGTERM"):
+                server.stop()
+            assert select.select([child], [], [], 30.0)[0]
     finally:
         server.close()
 

@@ -7,6 +7,7 @@ import os
 import socket
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,7 @@ from plumbline.servers.nats.nats_server import (
     real_servers,
 )
 from plumbline.servers.nats.variants import start_variants
-from plumbline.servers.process import ServerError
+from plumbline.servers.process import ServerError, ServerProcess
 
 pytestmark = pytest.mark.usefixtures("no_named_servers")
 
@@ -295,3 +296,32 @@ def test_a_missing_server_is_skipped_for_a_user_and_fails_in_ci(
     assert answer.returncode == code, answer.stdout
     assert words in answer.stdout
     assert "go install github.com/nats-io/nats-server/v2@latest" in answer.stdout
+
+
+class StartedByAScript(ServerProcess):
+    """A shell, which SIGTERM ends at once, in front of a server that takes longer to end."""
+
+    SERVER = """
+import signal, subprocess, sys
+def end(*_):
+    subprocess.run([sys.executable, "-c", ""])
+    open("ending", "w").write("ended in order")
+    sys.exit()
+signal.signal(signal.SIGTERM, end)
+open("ready", "w").close()
+while True:
+    signal.pause()
+"""
+
+    def _commands(self) -> Sequence[Sequence[str | Path]]:
+        return [[self.binary, "-c", '"$@" & wait', "sh", sys.executable, "-c", self.SERVER]]
+
+    def _ready_url(self, deadline: float) -> str:
+        return "nats://127.0.0.1:1" if (self._folder / "ready").exists() else ""
+
+
+def test_a_server_that_outlives_its_start_script_is_shut_down_in_order(tmp_path: Path) -> None:
+    server = StartedByAScript("/bin/sh", tmp_path)
+    server.start()
+    server.shut_down()
+    assert (tmp_path / "ending").read_text() == "ended in order"
