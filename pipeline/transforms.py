@@ -58,7 +58,7 @@ def staged(
 
 
 def staged_for_violations(bundles: DataFrame, parts: int) -> DataFrame:
-    """Bundles to ``flows.FOR_VIOLATIONS``: much less, where nobody wants the operations."""
+    """Bundles to ``flows.FOR_VIOLATIONS``: much less, where the operations are not needed."""
     function = partial(decode, keeps_payloads=False, table=FOR_VIOLATIONS)
     return flows(bundles, parts).mapInArrow(function, spark_schema(FOR_VIOLATIONS))
 

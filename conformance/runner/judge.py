@@ -2,7 +2,7 @@
 
 A worker is a process of its own. What it must know, the controller has prepared and hands over, so that
 nothing is measured or parsed twice. What all of them tell each other lies in one folder, which belongs to
-the run: the locks of the ``RunLock``, and the word that the target is lost, after which nobody tries further.
+the run: the locks of the ``RunLock``, and the word that the target is lost: then no check tries further.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from plumbline.verdicts import CheckResult, Outcome, with_red
 DESCRIPTION = "run.pickle"  # the file in the shared folder that holds the RunDescription
 SHARED = "plumbline"  # the field of an xdist worker's input: the folder that it shares with the controller
 LOST = "lost"  # the file in the shared folder that says why the target is lost
-LOST_AFTER = 2  # probes in a row that nobody answered: one may be the machine's fault
+LOST_AFTER = 2  # probes in a row without an answer: one may be the machine's fault
 
 
 def write_worker_context(run: RunDescription) -> None:

@@ -306,7 +306,7 @@ def _expectation(message: _AuditedMessage, receiver: Receiver, arrived: _OrderTr
 def _classify_unexpected(
     strangers: list[tuple[str, AuditedDelivery]], attempts: list[Attempt], torn_publishers: set[str]
 ) -> tuple[list[tuple[str, AuditedDelivery]], int, int]:
-    """What nobody published; and how many came from before the captures, or from outside of them."""
+    """What was never published; and how many came from before the captures, or from outside of them."""
     first: dict[str, int] = {}
     for attempt in attempts:
         first.setdefault(attempt.route, attempt.place.at)

@@ -1,6 +1,6 @@
 """Links each operation to the earlier operations of its connection that it answers.
 
-What is remembered is bounded: what nobody answers is forgotten, the oldest first.
+What is remembered is bounded: what is not answered is forgotten, the oldest first.
 """
 
 from __future__ import annotations

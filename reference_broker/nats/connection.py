@@ -112,5 +112,5 @@ class NatsClientConnection:
         self.pings_out = 0
         self.was_pinged = False
         self.started = 0  # when the client connected
-        self.last_received = 0  # when the client last sent something of its own accord
+        self.last_received = 0  # when the client last sent something other than an answer
         self.closing = False

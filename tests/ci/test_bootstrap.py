@@ -94,9 +94,9 @@ def ready(first: tuple[Path, subprocess.CompletedProcess[str]]) -> Path:
 
 def run_bootstrap(project: Path, *flags: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """As ``make`` runs it. The index is a port without a listener by default."""
-    with socket.socket() as nobody:
-        nobody.bind(("127.0.0.1", 0))
-        closed = f"http://127.0.0.1:{nobody.getsockname()[1]}/simple"
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        closed = f"http://127.0.0.1:{unused.getsockname()[1]}/simple"
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PIP_")}
     return subprocess.run(
         [sys.executable, project / "ci" / "bootstrap.py", *flags],

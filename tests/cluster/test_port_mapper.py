@@ -34,7 +34,7 @@ def port_of(mapper: PortMapper, name: str) -> int | None:
 
 def test_it_names_the_relay_of_another_node(mapper: PortMapper) -> None:
     assert port_of(mapper, "other") == 1234
-    assert port_of(mapper, "nobody") is None
+    assert port_of(mapper, "unknown") is None
 
 
 def test_a_node_is_registered_as_long_as_its_connection(mapper: PortMapper) -> None:

@@ -235,7 +235,7 @@ def test_the_first_failure_can_be_the_last(tmp_path: Path, broker: str) -> None:
 UNRELATED = {
     "conftest.py": """
         def pytest_addoption(parser):
-            parser.addoption("--target", default="nobody's")
+            parser.addoption("--target", default="nothing")
         """,
     "test_unrelated.py": """
         from unittest.mock import MagicMock

@@ -26,7 +26,7 @@ SECOND = 1_000_000_000
 LITERALS = ("s.a", "s.b", "a", "a.b", "a.b.c", "t.x", "_I.1", "_I.2", "$JS.API.INFO", "a..b", "", "$SYS.x")
 PATTERNS = (*LITERALS, "s.*", "s.>", "*", ">", "a.*.c", "*.b", "a.>", "_I.*", "a.>.c", "$JS.API.>", "*.*")
 STREAMS, CONSUMERS = ("S", "T", "M"), ("C", "D")
-REPLIES = (None, "_I.1", "_I.2", "s.a", "nobody")
+REPLIES = (None, "_I.1", "_I.2", "s.a", "unused")
 PAYLOADS = (b"", b"x", b"+ACK", b"hello" * 20)
 HEADERS: tuple[tuple[tuple[str, str], ...], ...] = (
     (),

@@ -167,9 +167,9 @@ def test_a_client_is_closed_when_the_server_cannot_be_reached() -> None:
         def refused(self, link: Link, now: int, text: str) -> None:
             why.append(text)
 
-    with socket.socket() as nobody:
-        nobody.bind(("127.0.0.1", 0))
-        url = f"tcp://127.0.0.1:{nobody.getsockname()[1]}"
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        url = f"tcp://127.0.0.1:{unused.getsockname()[1]}"
         with relayed(url, Asks()) as relay, connect(relay.address) as client:
             assert client.recv(1) == b""
             assert relay.counters.refused == 1

@@ -36,7 +36,7 @@ def test_defect_has_summary_and_requirement(one: Defect) -> None:
 
 def test_a_defect_alters_one_broker_and_no_other() -> None:
     altered, whole = Virtual(defect="nobody-responds-is-not-told"), Virtual()
-    request = "SUB in 1\nPUB nobody in 0\n"
+    request = "SUB in 1\nPUB unused in 0\n"
     assert altered.client().ask(request) == []
     assert len(whole.client().ask(request)) == 1
 
@@ -44,7 +44,7 @@ def test_a_defect_alters_one_broker_and_no_other() -> None:
 def test_several_defects_add_up() -> None:
     virtual = Virtual(defect="unsub-max-zero-is-ignored")
     apply(virtual.broker, "nobody-responds-is-not-told")
-    assert virtual.client().ask("SUB in 1\nUNSUB 1 0\nPUB nobody in 0\n\nPUB in 1\nx") == ["MSG in 1 1 | x"]
+    assert virtual.client().ask("SUB in 1\nUNSUB 1 0\nPUB unused in 0\n\nPUB in 1\nx") == ["MSG in 1 1 | x"]
 
 
 def test_error_for_unknown_defect_names_a_similar_one() -> None:

@@ -149,15 +149,15 @@ def test_closed_connection_does_not_count_as_responder() -> None:
 
 def test_no_responders_at_level_2_9() -> None:
     client = Virtual(level="2.9").client().send("SUB _INBOX.a.> 1")
-    client.send("PUB nobody.home _INBOX.a.1 1\nx")
+    client.send("PUB unused.home _INBOX.a.1 1\nx")
     assert client.take_bytes() == b"HMSG _INBOX.a.1 1 16 16\r\nNATS/1.0 503\r\n\r\n\r\n"
 
 
 def test_no_responders_at_newest_level() -> None:
     client = Virtual().client().send("SUB _INBOX.a.> 1")
-    client.send("PUB nobody.home _INBOX.a.1 1\nx")
+    client.send("PUB unused.home _INBOX.a.1 1\nx")
     assert client.take_bytes() == (
-        b"HMSG _INBOX.a.1 1 43 43\r\nNATS/1.0 503\r\nNats-Subject: nobody.home\r\n\r\n\r\n"
+        b"HMSG _INBOX.a.1 1 43 43\r\nNATS/1.0 503\r\nNats-Subject: unused.home\r\n\r\n\r\n"
     )
 
 
@@ -231,7 +231,7 @@ def test_a_service_can_deliver_under_another_subject() -> None:
     virtual = Virtual()
     client = virtual.client().send("SUB inbox 1")
     assert virtual.broker.deliver(b"inbox", b"orders", b"ack", b"NATS/1.0\r\n\r\n", b"x") == 1
-    assert virtual.broker.deliver(b"nobody", b"orders", None, b"", b"x") == 0
+    assert virtual.broker.deliver(b"unused", b"orders", None, b"", b"x") == 0
     virtual.carry_out(virtual.broker.flush())
     assert client.take_bytes() == b"HMSG orders 1 ack 12 13\r\nNATS/1.0\r\n\r\nx\r\n"
 

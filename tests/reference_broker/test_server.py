@@ -249,7 +249,7 @@ def ask_async(**options: Any) -> list[bytes]:
             seen += [message.data, (message.headers or {})["From"].encode()]
             seen.append((await client.request("service", b"hello", timeout=5)).data)
             try:
-                await client.request("nobody", b"", timeout=5)
+                await client.request("unused", b"", timeout=5)
             except nats.errors.NoRespondersError:
                 seen.append(b"no responders")
             await client.drain()

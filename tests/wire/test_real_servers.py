@@ -160,7 +160,7 @@ def session(url: str) -> JetStreamConversation:
     talk.say(Pub.make(next_subject("ORDERS", "C"), b'{"batch":10,"expires":100000000}', "_INBOX.pull"))
     talk.say(Pub.make("core.big", b"x" * 1_000_000))
     talk.say(Pub.make("core.empty", b"", "a.reply"))
-    talk.say(Pub.make("nobody.home", b"", "_INBOX.api"))
+    talk.say(Pub.make("unused.home", b"", "_INBOX.api"))
     talk.say(Sub.make("bad..subject", 4))
     talk.until_pong()
     while len(talk.on("2")) < 5:

@@ -99,7 +99,7 @@ def test_contents_of_channels_interleave(session: AmqpSession) -> None:
     for _ in range(2):
         connection.send(Method.make("basic.get", 3, queue=queue, no_ack=True))
         bodies.append(connection.expect("basic.get-ok", 3).body)
-    # Which of the two channels comes first is nobody's promise.
+    # Which of the two channels comes first is not promised.
     session.require(
         sorted(bodies) == [b"one", b"two"],
         "the messages are mixed up",

@@ -47,14 +47,14 @@ def test_unknown_user_ends_the_connection(session: AmqpSession) -> None:
     """A user that does not exist, with the password of one that does, ends the connection."""
     needs_password(session)
     connection, _ = greeted(session)
-    connection.send(start_ok(session.url(None), {"user": session.name("nobody"), "capabilities": {}}))
+    connection.send(start_ok(session.url(None), {"user": session.name("unknown"), "capabilities": {}}))
     expect_end(session, connection, "an unknown user", 403)
 
 
 @verifies("AMQP-CONN-009", source=FAILURES, is_long=True)
 def test_wrong_password_with_amqplain(session: AmqpSession) -> None:
     """A wrong password, and a user that does not exist, end the connection with AMQPLAIN, too."""
-    wrong = ({"password": "wrong"}, {"user": session.name("nobody")})
+    wrong = ({"password": "wrong"}, {"user": session.name("unknown")})
     connections = [_offered_amqplain(session, f"client{number}") for number in range(len(wrong))]
     for connection, options in zip(connections, wrong, strict=True):
         login = {"mechanism": AMQPLAIN, "capabilities": {}, **options}

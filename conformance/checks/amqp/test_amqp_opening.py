@@ -33,7 +33,7 @@ FAILURES = 'RabbitMQ, "Authentication Failure Notifications"'
 EXTENSIONS = 'RabbitMQ, "Protocol Extensions"'
 REFUSED = {"authentication_failure_close": True}
 DESCRIBED_BY = ("product", "version", "platform", "copyright", "information")
-# 0-9-1 with another revision, 0-10, a web browser, noise: nobody speaks these.
+# 0-9-1 with another revision, 0-10, a web browser, noise: no server speaks these.
 OTHER_HEADERS = (
     b"AMQP\x00\x00\x09\x02",
     b"AMQP\x01\x01\x00\x0a",

@@ -145,7 +145,7 @@ def each_connection_has_its_own_inbox(scene: NatsScene) -> None:
     for _ in range(2):
         scene.connect()
         with scene.collect_operations() as passed:
-            scene.try_command("request", subject="nobody.listens", data="x", timeout_ms=500)
+            scene.try_command("request", subject="unused.subject", data="x", timeout_ms=500)
         scene.run_command("close")
         replies = {seen.operation.reply for seen in passed if isinstance(seen.operation, Pub | HPub)}
         inboxes.append({reply for reply in replies if reply})

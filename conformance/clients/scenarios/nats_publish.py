@@ -57,7 +57,7 @@ def a_refused_publish_is_an_error(scene: NatsScene) -> None:
 def a_publish_that_no_stream_takes_is_an_error(scene: NatsScene) -> None:
     """503 for a subject of no stream is an error for the user."""
     scene.connect()
-    answer = scene.try_command("js.publish", subject="nobody.takes", data="m1", timeout_ms=1500)
+    answer = scene.try_command("js.publish", subject="no.stream", data="m1", timeout_ms=1500)
     scene.require(
         answer.error,
         "a publish that was not stored is reported as stored",
@@ -81,7 +81,7 @@ def a_lost_pub_ack_is_an_error(scene: NatsScene) -> None:
 def a_request_that_nobody_answers_is_an_error(scene: NatsScene) -> None:
     """503 to a request is an error for the user, and no message."""
     scene.connect()
-    answer = scene.try_command("request", subject="nobody.listens", data="x", timeout_ms=1500)
+    answer = scene.try_command("request", subject="unused.subject", data="x", timeout_ms=1500)
     message = answer.ok.message if answer.ok is not None else None
     scene.require(
         answer.error and message is None, "a status was handed over", expected="an error", actual=message

@@ -239,7 +239,7 @@ def _(client: Client, js: JetStream) -> None:
 
     def refuse_status(operation: Came) -> None:
         status = status_of(operation)
-        publishes = any(name.startswith("nobody.takes") for name in published)
+        publishes = any(name.startswith("no.stream") for name in published)
         if status is None or status[0] != 503 or publishes:
             whole(operation)
 

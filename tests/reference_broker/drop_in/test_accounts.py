@@ -174,7 +174,7 @@ def test_monitoring_shows_each_account(command: list[str], tmp_path: Path) -> No
             "accounts { A { imports = [{service: {account: B, subject: a}}] }, B {exports = [{stream: a}]} }",
             "does not export",
         ),
-        ("no_auth_user: nobody", "not present"),
+        ("no_auth_user: unknown", "not present"),
         ("accounts { A { users = [{user: a}] }, B { users = [{user: a}] } }", "Duplicate user"),
     ],
 )

@@ -35,7 +35,7 @@ async def _use(server: DropIn) -> dict[str, Any]:
     client = await nats.connect(server.url, name="me")
     await client.subscribe("a.*", cb=_ignore)
     await client.subscribe("q", "workers", cb=_ignore)
-    for subject in ("a.b", "q", "nobody"):
+    for subject in ("a.b", "q", "unused"):
         await client.publish(subject, b"12345")
     await flushed(client)
     jetstream = client.jetstream()

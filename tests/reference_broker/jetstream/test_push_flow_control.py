@@ -74,7 +74,7 @@ def test_an_old_or_foreign_answer_opens_nothing(bench: Bench) -> None:
     assert bench.send("$JS.FC.S.P.zzzz")  # somebody listens there, and does not mind
     assert not bench.send("$JS.FC.S.Q.zzzz")  # a consumer without flow control
     assert not bench.send("$JS.FC.S.P")
-    assert not bench.send("$JS.FC.S.NOBODY.zzzz")
+    assert not bench.send("$JS.FC.S.ABSENT.zzzz")
     assert len(delivered(bench)) == 35
 
 

@@ -1,4 +1,4 @@
-"""What is asked of nobody in particular. docs.nats.io, "Request-Reply", "No responders"."""
+"""Requests without a subscriber. docs.nats.io, "Request-Reply", "No responders"."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BETWEEN_S = 0.05
 def answers(
     session: NatsSession, connection: NatsConnection, subject: str, reply: str, attempts: int = ATTEMPTS
 ) -> list[Operation]:
-    """What a request on ``subject`` brings, if nobody listens to that.
+    """What a request on ``subject`` brings, if it has no subscriber.
 
     Somebody may listen for a moment: a subscription on > of another check is a subscriber, and then no 503 is
     due. So a request that brings nothing is made again, a few times.
@@ -54,12 +54,12 @@ def require_one_503(session: NatsSession, came: list[Operation], reply: str) -> 
 
 @verifies("CORE-076", source='docs.nats.io, "Request-Reply", "No responders"')
 def test_request_to_nobody_gets_503(session: NatsSession) -> None:
-    """A request that nobody listens to is answered with 503 at once."""
+    """A request without a subscriber is answered with 503 at once."""
     session.needs("headers")
     connection = session.connect()
     reply = f"{session.inbox()}.1"
     connection.send(Sub.make(f"{session.inbox()}.*", 1))
-    require_one_503(session, answers(session, connection, session.name("nobody"), reply), reply)
+    require_one_503(session, answers(session, connection, session.name("unused"), reply), reply)
 
 
 @verifies("CORE-076", source='docs.nats.io, "Request-Reply", "No responders"')
@@ -86,7 +86,7 @@ def test_overlapping_subscriptions_get_one_503(session: NatsSession) -> None:
     connection = session.connect()
     reply = f"{session.inbox()}.1"
     connection.send(Sub.make(f"{session.inbox()}.>", 1), Sub.make(reply, 2))
-    require_one_503(session, answers(session, connection, session.name("nobody"), reply), reply)
+    require_one_503(session, answers(session, connection, session.name("unused"), reply), reply)
 
 
 @verifies("CORE-082", source="observed, nats-server 2.9.10 and 2.15")

@@ -52,7 +52,7 @@ def listening(session: NatsSession, *subjects: str) -> NatsConnection:
 
 @verifies("CORE-051", variant=VARIANT, source=ERRORS)
 def test_publish_without_permission_is_refused(session: NatsSession) -> None:
-    """PUB without permission is refused by name of its subject and delivered to nobody."""
+    """PUB without permission is refused by name of its subject and not delivered."""
     subject = f"{session.name('foo')}.no"
     listener = listening(session, subject)
     connection = session.connect()

@@ -66,7 +66,7 @@ def test_list_gives_the_info_of_each_stream(session: NatsSession) -> None:
 @verifies("JS-API-073", source=SOURCE)
 def test_names_of_no_stream(session: NatsSession) -> None:
     """STREAM.NAMES that finds nothing has total 0 and no names."""
-    answer = session.stage.answer("STREAM.NAMES", body={"subject": session.name("nobody")})
+    answer = session.stage.answer("STREAM.NAMES", body={"subject": session.name("unused")})
     _has_numbers(session, answer, total=0, offset=0)
     _has_none(session, answer)
 
@@ -74,7 +74,7 @@ def test_names_of_no_stream(session: NatsSession) -> None:
 @verifies("JS-API-074", source=SOURCE)
 def test_list_of_no_stream(session: NatsSession) -> None:
     """STREAM.LIST that finds nothing has total 0 and no streams."""
-    answer = session.stage.answer("STREAM.LIST", body={"subject": session.name("nobody")})
+    answer = session.stage.answer("STREAM.LIST", body={"subject": session.name("unused")})
     _has_numbers(session, answer, total=0, offset=0)
     _has_none(session, answer)
 

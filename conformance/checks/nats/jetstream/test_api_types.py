@@ -10,7 +10,7 @@ from plumbline.conformance.nats.session import NatsSession
 @verifies("JS-API-176", source='ADR-1, "JetStream JSON API Design"')
 def test_each_answer_has_its_type(session: NatsSession) -> None:
     """The type of an answer tells which request it answers."""
-    stream, consumer, nobody = session.name("S"), session.name("C"), session.name("nobody")
+    stream, consumer, unused = session.name("S"), session.name("C"), session.name("unused")
     config = {"name": stream, "subjects": [session.name("s")], "storage": "memory"}
     durable = {"stream_name": stream, "config": {"durable_name": consumer, "ack_policy": "explicit"}}
     for verb, names, body in (
@@ -18,8 +18,8 @@ def test_each_answer_has_its_type(session: NatsSession) -> None:
         ("STREAM.CREATE", (stream,), config),
         ("STREAM.UPDATE", (stream,), config),
         ("STREAM.INFO", (stream,), None),
-        ("STREAM.NAMES", (), {"subject": nobody}),
-        ("STREAM.LIST", (), {"subject": nobody}),
+        ("STREAM.NAMES", (), {"subject": unused}),
+        ("STREAM.LIST", (), {"subject": unused}),
         ("STREAM.PURGE", (stream,), None),
         ("STREAM.MSG.GET", (stream,), {"seq": 1}),
         ("STREAM.MSG.DELETE", (stream,), {"seq": 1}),

@@ -1,4 +1,4 @@
-"""Pull requests bounded by bytes, and those that nobody can serve. ADR-37; ADR-13."""
+"""Pull requests bounded by bytes, and those that cannot be served. ADR-37; ADR-13."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def stream_update_keeps_max_msgs(broker: Broker) -> None:
 
 
 def _kept(broker: Broker, field: str, value: str) -> None:
-    """An update to ``value`` is as good as one that leaves the field as it is."""
+    """An update to ``value`` has the effect of one that leaves the field as it is."""
 
     def change(fields: Fields, request: Request) -> None:
         stream = jetstream_of(broker).streams.get(request.names[0])

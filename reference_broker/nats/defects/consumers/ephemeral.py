@@ -22,6 +22,6 @@ def cons_ephemeral_shows_a_durable_name(broker: Broker) -> None:
 
 @method_defect(Consumer.on_inactive, "JS-CONS-093")
 def cons_ephemeral_stays(self: Consumer, now: int) -> None:
-    """An ephemeral consumer that nobody uses is not deleted."""
+    """An unused ephemeral consumer is not deleted."""
     if self.config.durable_name:
         Consumer.on_inactive(self, now)

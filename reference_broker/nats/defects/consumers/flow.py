@@ -61,7 +61,7 @@ def flow_control_is_ignored(self: Consumer, window: FlowWindow, size: int) -> No
 
 @method_defect(Consumer.record_sent, "JS-CONS-081")
 def flow_control_request_without_reply(self: Consumer, window: FlowWindow, size: int) -> None:
-    """A flow control request has no reply, so that nobody can answer it."""
+    """A flow control request has no reply, so that no client can answer it."""
     window.sent(size)
     if window.needs_request():
         window.record_request(self.new_flow_subject())

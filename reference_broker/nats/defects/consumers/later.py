@@ -168,7 +168,7 @@ def pauses_are_for_the_whole_stream(self: Consumer, config: ConsumerConfig) -> N
 
 @defect("JS-CONS-092", "JS-CONS-093", "JS-CONS-094")
 def thresholds_are_halved(broker: Broker) -> None:
-    """A consumer that nobody uses is deleted after half of inactive_threshold."""
+    """An unused consumer is deleted after half of inactive_threshold."""
 
     def watch_inactivity(self: Consumer, now: int) -> None:
         if self.config.inactive_threshold:

@@ -21,7 +21,7 @@ MANY = 10
 
 @push_defect(Consumer.request_redelivery_of, "JS-PUSH-005", "JS-PUSH-007", "JS-PUSH-011")
 def pushed_ack_wait_is_ignored(self: Consumer, seq: int, now: int) -> None:
-    """A push consumer never delivers again of its own accord."""
+    """A push consumer delivers nothing again after ack_wait."""
 
 
 @push_defect(Consumer.redelivery_delay, "JS-PUSH-007")

@@ -1,4 +1,4 @@
-"""Defects in headers and in the 503 that says nobody listens (ADR-4)."""
+"""Defects in headers and in the 503 of a request without a subscriber (ADR-4)."""
 
 from __future__ import annotations
 
@@ -140,12 +140,12 @@ def gone_subscribers_still_count(broker: Broker) -> None:
 
 @defect("CORE-076")
 def nobody_responds_is_not_told(broker: Broker) -> None:
-    """A request that reaches nobody gets no 503."""
+    """A request without a subscriber gets no 503."""
     replace(broker, "send_no_responders", lambda connection, subject, reply: None)
 
 
 def _unheard(broker: Broker, react: Callable[[NatsClientConnection, bytes, bytes | None], None]) -> None:
-    """Something happens, too, when a message reaches nobody."""
+    """Something happens, too, when a message has no subscriber."""
     original = broker.on_no_receivers
 
     def unheard(connection: NatsClientConnection, subject: bytes, reply: bytes | None) -> None:
@@ -157,7 +157,7 @@ def _unheard(broker: Broker, react: Callable[[NatsClientConnection, bytes, bytes
 
 @defect("CORE-077", name="503-without-a-request")
 def status_503_without_a_request(broker: Broker) -> None:
-    """A PUB without reply that reaches nobody brings a 503 to an inbox of its publisher."""
+    """A PUB without reply and without a subscriber brings a 503 to an inbox of its publisher."""
 
     def react(connection: NatsClientConnection, subject: bytes, reply: bytes | None) -> None:
         if reply is not None or not connection.options.no_responders:
@@ -172,7 +172,7 @@ def status_503_without_a_request(broker: Broker) -> None:
 
 @defect("CORE-078", name="503-to-a-reply-without-subscription")
 def status_503_to_a_reply_without_subscription(broker: Broker) -> None:
-    """A request that reaches nobody brings a 503 although its sender has not subscribed to the reply."""
+    """A request without a subscriber brings a 503 although its sender has not subscribed to the reply."""
 
     def react(connection: NatsClientConnection, subject: bytes, reply: bytes | None) -> None:
         if reply is None or not connection.options.no_responders:
@@ -186,7 +186,7 @@ def status_503_to_a_reply_without_subscription(broker: Broker) -> None:
 
 @defect("CORE-079", name="503-without-no-responders")
 def status_503_without_no_responders(broker: Broker) -> None:
-    """A request that reaches nobody brings a 503 to clients that did not ask for it."""
+    """A request without a subscriber brings a 503 to clients that did not ask for it."""
 
     def react(connection: NatsClientConnection, subject: bytes, reply: bytes | None) -> None:
         if reply is not None and connection.headers and not connection.options.no_responders:

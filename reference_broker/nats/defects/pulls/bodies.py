@@ -80,7 +80,7 @@ def pull_heartbeat_needs_no_expires(self: WaitingQueue, request: PullRequest) ->
 
 
 def _unchecked(self: WaitingQueue, request: PullRequest) -> None:
-    """A limit that nobody looks at."""
+    """A limit that is never looked at."""
 
 
 @defect("JS-PULL-037")

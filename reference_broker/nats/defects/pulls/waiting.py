@@ -33,7 +33,7 @@ def pull_expires_by_default(self: WaitingQueue, request: PullRequest, now: int) 
 
 @method_defect(WaitingQueue.has_interest, "JS-PULL-006")
 def pull_counts_requests_without_interest(self: WaitingQueue, request: WaitingRequest) -> bool:
-    """A request whose inbox nobody subscribes to stays in num_waiting."""
+    """A request whose inbox has no subscriber stays in num_waiting."""
     return True
 
 

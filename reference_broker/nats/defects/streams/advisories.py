@@ -93,7 +93,7 @@ def adv_purge_is_told(broker: Broker) -> None:
 
 @method_defect(Consumer.on_inactive, "JS-ADV-010")
 def adv_inactive_consumer_is_not_told(self: Consumer, now: int) -> None:
-    """That a consumer is deleted because nobody uses it is not reported."""
+    """That a consumer is deleted because it is not used is not reported."""
     jetstream = self.stream.jetstream
     advise = jetstream.advise
     jetstream.advise = lambda *event: None  # type: ignore[method-assign]

@@ -128,7 +128,7 @@ def store_some_acks_are_confirmed_and_forgotten(
 
 @defect("JS-STORE-025")
 def store_delivered_counts_as_acknowledged(broker: Broker) -> None:
-    """After a restart what was delivered is not delivered again, though nobody acknowledged it."""
+    """After a restart what was delivered is not delivered again, though it was not acknowledged."""
 
     def settle(service: JetStream, now: int) -> None:
         for stream in service.streams.values():

@@ -116,7 +116,7 @@ class PushDelivery(ConsumerDelivery):
             self.inactive_timer.set(now + self.config.inactive_threshold)
 
     def on_inactive(self, now: int) -> None:
-        """Nobody may have used the consumer for inactive_threshold."""
+        """The consumer may have been unused for inactive_threshold."""
         raise NotImplementedError
 
     # Delivering

@@ -187,7 +187,7 @@ async fn connect(command: &Value) -> Result<Connection, Failed> {
 }
 
 impl Connection {
-    /// `Client::flush` only writes; what it has not is a round trip, so a request that nobody answers follows.
+    /// `Client::flush` only writes; what it has not is a round trip, so a request without an answer follows.
     async fn flush(&self) -> Answer {
         self.client.flush().await?;
         let request = Request::new().timeout(Some(WAIT));
