@@ -140,3 +140,10 @@ def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
     assert (built.returncode, built.stderr) == (0, "")
     page = tmp_path / "site" / "reference" / "requirements" / "JS-PULL.html"
     assert 'id="JS-PULL-021"' in page.read_text(encoding="utf-8")
+
+
+def test_every_adapter_is_on_the_page_of_the_protocol() -> None:
+    clients = ROOT / "conformance" / "clients"
+    folders = {path.name for path in (clients / "adapters").iterdir() if path.is_dir()} - {"shared"}
+    assert folders
+    assert folders - set(table_cells(clients / "PROTOCOL.md")) == set()
