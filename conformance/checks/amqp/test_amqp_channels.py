@@ -39,7 +39,9 @@ def test_other_channels_take_no_methods_of_the_connection(session: AmqpSession) 
     expect_refusal(session, connection, Method.make("connection.close", 1, reply_code=200), 503, 504)
 
 
-@verifies("AMQP-CHAN-006", source="AMQP 0-9-1 XML, connection.tune-ok, parameter channel-max")
+@verifies(
+    "AMQP-CHAN-006", "AMQP-ERRORS-016", source="AMQP 0-9-1 XML, connection.tune-ok, parameter channel-max"
+)
 def test_no_more_channels_than_channel_max(session: AmqpSession) -> None:
     """With channel_max 3 the fourth channel is refused, and after one is closed another opens; with 1 there
     is one."""
@@ -52,7 +54,14 @@ def test_no_more_channels_than_channel_max(session: AmqpSession) -> None:
     connection.send(Method.make("channel.open", 2))
     connection.expect("channel.open-ok", 2)
     refused = (("connection.close", 530), ("connection.close", 504))
-    expect_one_of(session, connection, Method.make("channel.open", 4), *refused)
+    answer = expect_one_of(session, connection, Method.make("channel.open", 4), *refused)
+    named = tuple(answer.arguments[name] for name in ("class_id", "method_id"))
+    session.require(
+        named in ((0, 0), (20, 10)),
+        "the close names another method",
+        expected="class_id and method_id of channel.open (20, 10), or 0 and 0",
+        actual=str(named),
+    )
     alone = session.connect("alone", channels="manual", channel_max=1)
     alone.send(Method.make("channel.open", 1))
     alone.expect("channel.open-ok", 1)
@@ -69,10 +78,26 @@ def test_channel_number_above_channel_max(session: AmqpSession) -> None:
 
 @verifies("AMQP-CHAN-018", source="AMQP 0-9-1 XML, channel.flow")
 def test_flow_may_be_stopped(session: AmqpSession) -> None:
-    """channel.flow with active false is answered, or refused with 540."""
+    """channel.flow with active false is refused with 540; or it is answered so, and pauses deliveries."""
+    queue = session.stage.queue("ORDERS")
+    session.stage.publish(queue, b"m1")
     connection = opened(session)
     allowed = (("channel.flow-ok", 0), ("connection.close", 540))
-    expect_one_of(session, connection, Method.make("channel.flow", 1, active=False), *allowed)
+    answer = expect_one_of(session, connection, Method.make("channel.flow", 1, active=False), *allowed)
+    if answer.method == "connection.close":
+        return
+    session.require(
+        answer.arguments["active"] is False,
+        "channel.flow-ok says that deliveries go on",
+        expected="channel.flow-ok active=false, or connection.close 540",
+        actual=str(answer),
+    )
+    connection.send(Method.make("basic.consume", 1, queue=queue, consumer_tag="c"))
+    connection.expect("basic.consume-ok", 1)
+    connection.expect_silence(for_s=0.3)
+    connection.send(Method.make("channel.flow", 1, active=True))
+    connection.expect("channel.flow-ok", 1, active=True)
+    connection.expect("basic.deliver", 1, body=b"m1")
 
 
 @verifies("AMQP-CHAN-019", source=CONTENT)

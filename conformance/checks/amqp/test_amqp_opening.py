@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from plumbline.conformance.amqp.connection import AmqpConnection
 from plumbline.conformance.amqp.handshake import start_ok
 from plumbline.conformance.amqp.probe import offered_mechanisms
 from plumbline.conformance.amqp.session import AmqpSession
@@ -19,7 +20,7 @@ from plumbline.conformance.checks.amqp.amqp_opening import (
     opening,
 )
 from plumbline.conformance.connection import ConnectionClosed
-from plumbline.conformance.outcomes import Unsupported
+from plumbline.conformance.outcomes import Failed, Unsupported
 from plumbline.wire.amqp import FRAME_MIN_SIZE, Method, Operation, ProtocolHeader, Raw
 
 HEADER = "AMQP 0-9-1, section 4.2.2"
@@ -32,6 +33,8 @@ CLOSE = "AMQP 0-9-1 XML, connection.close"
 FAILURES = 'RabbitMQ, "Authentication Failure Notifications"'
 EXTENSIONS = 'RabbitMQ, "Protocol Extensions"'
 REFUSED = {"authentication_failure_close": True}
+# A frame of a type that there is not.
+NO_FRAME = Raw.make(b"\x09\x00\x00\x00\x00\x00\x00\xce")
 DESCRIBED_BY = ("product", "version", "platform", "copyright", "information")
 # 0-9-1 with another revision, 0-10, a web browser, noise: no server speaks these.
 OTHER_HEADERS = (
@@ -369,3 +372,71 @@ def test_close_ok_ends_the_connection(session: AmqpSession) -> None:
     connection.send(Method.make("channel.open", 1), Method.make("basic.qos", 1))
     connection.send(Method.make("connection.close-ok"))
     connection.expect_closed(within=1.0)
+
+
+def _expect_end_for_good(session: AmqpSession, connection: AmqpConnection, what: str) -> None:
+    """As ``expect_end``; and after connection.close nothing comes."""
+    expect_end(session, connection, what)
+    try:
+        answer = connection.take(0.3)
+    except ConnectionClosed:
+        return
+    if answer is not None:
+        connection.mark_offending(answer)
+        raise Failed(f"after {what} the connection goes on", expected="nothing", actual=str(answer))
+
+
+@verifies("AMQP-CONN-058", source=FAILURES, is_long=True)
+def test_no_second_login_on_a_connection(session: AmqpSession) -> None:
+    """The right password behind a wrong one, with the capability for 403 or without it, comes too late."""
+    needs_password(session)
+    connections = []
+    for name, capabilities in (("silent", {}), ("told", REFUSED)):
+        connection, _ = greeted(session, name)
+        connection.send(start_ok(session.url(None), {"password": "wrong", "capabilities": capabilities}))
+        connection.send(start_ok(session.url(None), {}))
+        connections.append(connection)
+    for connection in connections:
+        _expect_end_for_good(session, connection, "a wrong password")
+
+
+@verifies("AMQP-CONN-058", source=f'{TUNE_OK}, parameter frame-max, rule "upper-limit"', is_long=True)
+def test_no_second_tuning_of_a_connection(session: AmqpSession) -> None:
+    """Terms that are acceptable, behind others that are not, come too late."""
+    connections = []
+    for name, terms in (("small", {"frame_max": FRAME_MIN_SIZE - 1}), ("large", {"frame_max": 0xFFFFFFFF})):
+        connection, tune = logged_in(session, name)
+        if name == "large" and not tune.arguments["frame_max"]:
+            continue  # no limit is proposed
+        connection.send(opening(session, tune, **terms)[0])
+        connection.send(*opening(session, tune))
+        connections.append(connection)
+    for connection in connections:
+        _expect_end_for_good(session, connection, f"a frame_max that is too {connection.name}")
+
+
+@verifies("AMQP-CONN-058", source=HEADER, is_long=True)
+def test_nothing_opens_behind_bytes_that_are_no_frame(session: AmqpSession) -> None:
+    """A frame of an unknown type, before start-ok, tune-ok and open, ends the connection, and what would have
+    been right there comes too late."""
+    start, _ = greeted(session, "start")
+    tuning, tune = logged_in(session, "tuning")
+    tuned, _ = logged_in(session, "tuned")
+    terms, opens = opening(session, tune)
+    tuned.send(terms)
+    due = {start: (start_ok(session.url(None), {}),), tuning: (terms, opens), tuned: (opens,)}
+    for connection in due:
+        connection.send(NO_FRAME)
+    session.connect("meanwhile")  # so that the server reads what follows by itself
+    for connection, methods in due.items():
+        connection.send(*methods)
+    for connection in due:
+        _expect_end_for_good(session, connection, "a frame of an unknown type")
+
+
+@verifies("AMQP-CONN-059", source="AMQP 0-9-1 XML, class connection, grammar", is_long=True)
+def test_close_ok_that_answers_nothing(session: AmqpSession) -> None:
+    """connection.close-ok of a client, where the server closes nothing, ends the connection."""
+    connection = session.connect()
+    connection.send(Method.make("connection.close-ok"))
+    expect_end(session, connection, "connection.close-ok")

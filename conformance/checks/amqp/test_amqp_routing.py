@@ -90,18 +90,19 @@ def test_topic_star(session: AmqpSession) -> None:
 @verifies("AMQP-ROUTE-006", source=f"{TYPES}.3 (The Topic Exchange Type)", is_long=True)
 def test_topic_hash(session: AmqpSession) -> None:
     """In a topic binding # takes any number of words, none too, wherever it is."""
-    keys = "a b a.b a.x.b a.x.y.b a.b.c x.a.b x.y.a.b b.a a.x.b.y a.b.a -"
+    keys = "a b a.b a.x.b a.x.y.b a.b.c x.a.b x.y.a.b b.a a.x.b.y a.b.a a.x.a -"
     require_routes(
         session,
         "topic",
         keys,
         {
             "#": keys,
-            "a.#": "a a.b a.x.b a.x.y.b a.b.c a.x.b.y a.b.a",
+            "a.#": "a a.b a.x.b a.x.y.b a.b.c a.x.b.y a.b.a a.x.a",
             "#.b": "b a.b a.x.b a.x.y.b x.a.b x.y.a.b",
             "a.#.b": "a.b a.x.b a.x.y.b",
             "#.a.b": "a.b x.a.b x.y.a.b",
-            "#.a.#": "a a.b a.x.b a.x.y.b a.b.c x.a.b x.y.a.b b.a a.x.b.y a.b.a",
+            "#.a.#": "a a.b a.x.b a.x.y.b a.b.c x.a.b x.y.a.b b.a a.x.b.y a.b.a a.x.a",
+            "#.a.#.x.#": "a.x.b a.x.y.b a.x.b.y a.x.a",
             "#.a.#.b.a": "a.b.a",
             "a.b.#": "a.b a.b.c a.b.a",
         },

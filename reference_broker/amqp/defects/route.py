@@ -571,3 +571,21 @@ def hashes_take_all_they_can(broker: Broker) -> None:
         return at == len(words)
 
     _compares(broker, "topic", follows)
+
+
+@defect("AMQP-ROUTE-006")
+def second_hash_begins_behind_the_last_word(broker: Broker) -> None:
+    """In a topic binding a second # begins behind the last place where the words before it are."""
+
+    def matches(pattern: str, key: str) -> bool:
+        words, reached = key.split(".") if key else [], {0}
+        for word in pattern.split(".") if pattern else []:
+            if word == "#":
+                reached = set(range(max(reached), len(words) + 1))
+            else:
+                reached = {at + 1 for at in reached if at < len(words) and word in ("*", words[at])}
+            if not reached:
+                return False
+        return len(words) in reached
+
+    _topic(broker, matches)

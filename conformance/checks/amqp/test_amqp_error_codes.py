@@ -1,0 +1,86 @@
+"""AMQP: the codes and names of errors, whatever provokes them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from plumbline.conformance.amqp.session import AmqpSession
+from plumbline.conformance.check import verifies
+from plumbline.conformance.checks.amqp.amqp_answers import expect_refusal
+from plumbline.wire.amqp import FrameType, Method, Operation, Raw, frame, header_payload
+
+CODES = "AMQP 0-9-1, section 1.2"
+NAMES = {
+    311: "CONTENT_TOO_LARGE",
+    312: "NO_ROUTE",
+    313: "NO_CONSUMERS",
+    320: "CONNECTION_FORCED",
+    402: "INVALID_PATH",
+    403: "ACCESS_REFUSED",
+    404: "NOT_FOUND",
+    405: "RESOURCE_LOCKED",
+    406: "PRECONDITION_FAILED",
+    501: "FRAME_ERROR",
+    502: "SYNTAX_ERROR",
+    503: "COMMAND_INVALID",
+    504: "CHANNEL_ERROR",
+    505: "UNEXPECTED_FRAME",
+    506: "RESOURCE_ERROR",
+    530: "NOT_ALLOWED",
+    540: "NOT_IMPLEMENTED",
+    541: "INTERNAL_ERROR",
+}
+_PUBLISH = Method.make("basic.publish", 1, routing_key="nowhere")
+_UNREADABLE = frame(FrameType.HEADER, 1, header_payload(b"\x80\x00\xff", 0))
+SOFT = {
+    "missing": Method.make("queue.declare", 1, queue="amq.no-such-queue", passive=True),
+    "reserved": Method.make("queue.declare", 1, queue="amq.reserved"),
+    "unknown": Method.make("basic.ack", 1, delivery_tag=7),
+}
+HARD: dict[str, Operation] = {
+    "malformed": Raw.make(b"\x09\x00\x00\x00\x00\x00\x00\xce"),
+    "unfinished": Raw.make(Method.make("basic.qos", 1).raw[:-1] + b"\x00"),
+    "unexpected": Raw.make(frame(FrameType.BODY, 1, b"m1"), 1),
+    "unreadable": Raw.make(_PUBLISH.raw[: _PUBLISH.head] + _UNREADABLE, 1),
+    "misplaced": Method.make("basic.qos", 0, prefetch_count=1),
+}
+
+
+def _closes(session: AmqpSession) -> Iterator[Operation]:
+    """channel.close and connection.close for one error after the other."""
+    client = session.connect()
+    for channel, method in enumerate(SOFT.values(), 1):
+        client.send(Method.make(method.method, channel, **method.arguments))
+        yield client.expect("channel.close", channel)
+        client.send(Method.make("channel.close-ok", channel))
+    unknown = Method.make("exchange.declare", 1, exchange=session.name("EVENTS"), type="x-no-such-type")
+    for name, operation in {**HARD, "unknown-type": unknown}.items():
+        connection = session.connect(name)
+        connection.call("basic.qos", 1)
+        yield expect_refusal(session, connection, operation)
+
+
+@verifies("AMQP-ERRORS-019", source=CODES)
+def test_codes_are_those_of_amqp(session: AmqpSession) -> None:
+    """Each close has a code that AMQP 0-9-1 has."""
+    for close in _closes(session):
+        session.require(
+            close.arguments["reply_code"] in NAMES,
+            "AMQP 0-9-1 has no such code",
+            expected=", ".join(map(str, NAMES)),
+            actual=str(close),
+        )
+
+
+@verifies("AMQP-ERRORS-015", source="observed, RabbitMQ 3.10.8")
+def test_texts_begin_with_the_name_of_the_code(session: AmqpSession) -> None:
+    """Each close has the name of its code at the beginning of its text."""
+    for close in _closes(session):
+        text, name = close.arguments["reply_text"], NAMES.get(close.arguments["reply_code"], "a known code")
+        text = text.decode() if isinstance(text, bytes) else text
+        session.require(
+            text.startswith(name),
+            "the text names another error",
+            expected=f"{name} and more",
+            actual=str(close),
+        )
