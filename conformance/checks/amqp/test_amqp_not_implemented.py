@@ -9,7 +9,7 @@ from plumbline.conformance.amqp.connection import AmqpConnection
 from plumbline.conformance.amqp.session import AmqpSession
 from plumbline.conformance.check import verifies
 from plumbline.conformance.outcomes import Failed, Unsupported
-from plumbline.wire.amqp import Method, Operation
+from plumbline.wire.amqp import Method
 
 SOURCE = 'RabbitMQ, "AMQP 0-9-1 Compatibility and Conformance"'
 NOT_IMPLEMENTED = 540
@@ -57,17 +57,17 @@ def test_immediate_is_refused_if_it_is_not_implemented(session: AmqpSession) -> 
     refused(session, session.connect(), method, ("basic.return",))
 
 
-def _answer(client: AmqpConnection, method: Method, wanted: str) -> Operation | None:
+def _answer(client: AmqpConnection, method: Method, wanted: str) -> Method | None:
     """What comes after ``method``; None if it is refused with 540."""
     client.send(method)
-    answer: Operation = client.arrival(WITHIN_S, f"{wanted}, or connection.close 540").operation
+    answer: Method = client.arrival(WITHIN_S, f"{wanted}, or connection.close 540").operation
     if answer.method == "connection.close" and answer.arguments["reply_code"] == NOT_IMPLEMENTED:
         client.send(Method.make("connection.close-ok"))
         return None
     return answer
 
 
-def _failed(client: AmqpConnection, what: str, wanted: str, actual: Operation | None) -> Failed:
+def _failed(client: AmqpConnection, what: str, wanted: str, actual: Method | None) -> Failed:
     if actual is not None:
         client.mark_offending(actual)
     return Failed(what, expected=f"{wanted}, or connection.close 540", actual=str(actual or "nothing"))

@@ -424,7 +424,11 @@ def test_nothing_opens_behind_bytes_that_are_no_frame(session: AmqpSession) -> N
     tuned, _ = logged_in(session, "tuned")
     terms, opens = opening(session, tune)
     tuned.send(terms)
-    due = {start: (start_ok(session.url(None), {}),), tuning: (terms, opens), tuned: (opens,)}
+    due: dict[AmqpConnection, tuple[Method, ...]] = {
+        start: (start_ok(session.url(None), {}),),
+        tuning: (terms, opens),
+        tuned: (opens,),
+    }
     for connection in due:
         connection.send(NO_FRAME)
     session.connect("meanwhile")  # so that the server reads what follows by itself
