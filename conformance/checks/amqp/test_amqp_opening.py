@@ -391,7 +391,7 @@ def test_no_second_login_on_a_connection(session: AmqpSession) -> None:
     """The right password behind a wrong one, with the capability for 403 or without it, comes too late."""
     needs_password(session)
     connections = []
-    for name, capabilities in (("silent", {}), ("told", REFUSED)):
+    for name, capabilities in (("without", {}), ("with", REFUSED)):
         connection, _ = greeted(session, name)
         connection.send(start_ok(session.url(None), {"password": "wrong", "capabilities": capabilities}))
         connection.send(start_ok(session.url(None), {}))
