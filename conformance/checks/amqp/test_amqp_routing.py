@@ -12,6 +12,7 @@ from plumbline.conformance.checks.amqp.amqp_routes import (
     require_queues,
     require_routes,
 )
+from plumbline.conformance.outcomes import Unsupported
 
 TYPES = "AMQP 0-9-1, section 3.1.3"
 HEADERS = f"{TYPES}.4 (The Headers Exchange Type)"
@@ -102,10 +103,25 @@ def test_topic_hash(session: AmqpSession) -> None:
             "a.#.b": "a.b a.x.b a.x.y.b",
             "#.a.b": "a.b x.a.b x.y.a.b",
             "#.a.#": "a a.b a.x.b a.x.y.b a.b.c x.a.b x.y.a.b b.a a.x.b.y a.b.a a.x.a",
-            "#.a.#.x.#": "a.x.b a.x.y.b a.x.b.y a.x.a",
             "#.a.#.b.a": "a.b.a",
             "a.b.#": "a.b a.b.c a.b.a",
         },
+    )
+
+
+@verifies("AMQP-ROUTE-006", source=f"{TYPES}.3 (The Topic Exchange Type)")
+def test_topic_three_hashes(session: AmqpSession) -> None:
+    """In a topic binding with three # each takes any number of words. Some brokers refuse so many."""
+    binding = "#.a.#.x.#"
+    queue, exchange = session.stage.queue("FIRST"), session.stage.exchange("FIRST", type="topic")
+    answer = session.stage.answer("queue.bind", queue=queue, exchange=exchange, routing_key=binding)
+    if answer.method == "channel.close":
+        raise Unsupported(f"a binding key with three # is refused: {answer.arguments['reply_text']}")
+    require_routes(
+        session,
+        "topic",
+        "a b a.x x.a a.b a.x.b a.x.y.b a.b.x b.a.x b.a.b.x.b a.x.b.y x.a.b x.a.x -",
+        {binding: "a.x a.x.b a.x.y.b a.b.x b.a.x b.a.b.x.b a.x.b.y x.a.x"},
     )
 
 
