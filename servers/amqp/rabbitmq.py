@@ -70,7 +70,7 @@ class RabbitMQ(ServerProcess):
     ``kill()`` ends it as a crash would; ``start()`` after that finds its data again.
     """
 
-    ready_within_s = 90.0
+    ready_within_s = 180.0
     stopped_within_s = 20.0
     log_lines = 15
     stop_signal = signal.SIGKILL  # an orderly end takes a second

@@ -93,7 +93,6 @@ def with_password(folder: Path, *arguments: str | Path) -> Ended:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(400)  # a dozen commands
 @pytest.mark.parametrize("protocol", ["nats", "amqp"])
 def test_no_command_shows_a_password(protocol: str, tmp_path: Path) -> None:
     (tmp_path / "work").mkdir()
@@ -140,7 +139,6 @@ def test_no_command_shows_a_password(protocol: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(400)  # a dozen commands
 def test_what_needs_no_password_passes_none_on(tmp_path: Path) -> None:
     """The commands that read what others wrote, those that start programs, and the plugin."""
     (tmp_path / "work").mkdir()

@@ -43,7 +43,6 @@ FLOODED_MEMORY = 2 * MOST_MEMORY  # it also keeps the deliveries that the bound 
         ("amqp", "empty-deliveries", "the cluster floods: "),
     ],
 )
-@pytest.mark.timeout(120)
 def test_a_hostile_node_ends_the_run_with_a_sentence(
     protocol: str, name: str, sentence: str, tmp_path: Path
 ) -> None:

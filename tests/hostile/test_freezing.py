@@ -17,7 +17,7 @@ from tests.hostile.freezing import CHANNEL, CONNECTION, Freezing, Relay, amqp_me
 from tests.hostile.running import verify
 from tests.hostile.sockets import serving
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.slow
 Broker = AbstractContextManager[str]
 
 WORKERS = 6

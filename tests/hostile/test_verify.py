@@ -25,7 +25,6 @@ SERVERS = [
 ]
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize(
     ("protocol", "name", "script"),
     [
@@ -104,7 +103,6 @@ def test_an_api_that_never_answers_is_given_up(
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize(
     ("broker", "patterns"),
     [

@@ -9,7 +9,7 @@ from plumbline.verdicts import Level
 from tests.mutation.detection import all_defects, detect, speaks
 
 # make test-all runs it; some restart their broker several times, beside many others
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
+pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize(("protocol", "name"), [(speaks(defect), defect.name) for defect in all_defects()])

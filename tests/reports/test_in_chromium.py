@@ -20,8 +20,6 @@ SCRIPTS = "<script>window.hit=1;alert(1)</script><img src=x onerror=window.hit=1
 SUBJECT = f"\u202e\u2066orders.{SCRIPTS}\u200f{'{{7*7}}'}javascript:window.hit=1"
 ROUNDS = 3
 
-pytestmark = pytest.mark.timeout(300)  # for a machine that does much else
-
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:

@@ -18,8 +18,6 @@ from tests.reports.test_html import everything_hostile
 
 DAYS = ("2026-11-19T08:00:00+00:00", "2026-11-20T08:00:00+00:00", "2026-11-21T08:00:00+00:00")
 
-pytestmark = pytest.mark.timeout(300)  # for a machine that does much else
-
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:

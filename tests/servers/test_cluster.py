@@ -59,6 +59,7 @@ def test_a_configuration_that_the_server_refuses_is_an_error(server_binary: Serv
         _ = running.nodes[0].pid
 
 
+@pytest.mark.timeout(600)  # three brokers start
 def test_a_queue_of_one_rabbitmq_node_is_on_the_others() -> None:
     found = rabbitmq_server()
     if isinstance(found, MissingServer):

@@ -26,7 +26,7 @@ STEPS = [
     if line and not line.startswith("#")
 ]
 READY_WITHIN_S = 60.0
-pytestmark = [pytest.mark.slow, pytest.mark.external, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.external]
 
 # Fields, as paths without their types, that only RabbitMQ has.
 NOT_SERVED = {
