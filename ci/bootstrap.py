@@ -146,6 +146,8 @@ def make_environment() -> None:
         raise BootstrapError(
             "this Python has no venv module: install it whole (Debian, Ubuntu: apt-get install python3)"
         ) from missing
+    if VENV.is_symlink():  # what it points to is another checkout's environment
+        raise BootstrapError(f"{VENV} is a symbolic link, and would be emptied: remove the link")
     if VENV.exists() and not (VENV / "pyvenv.cfg").exists():
         raise BootstrapError(f"{VENV} is not a Python environment: move it away")
     venv.EnvBuilder(clear=True, symlinks=True, with_pip=False).create(VENV)

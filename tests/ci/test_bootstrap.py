@@ -205,6 +205,17 @@ def test_a_folder_that_is_no_environment_is_not_deleted(project: Path) -> None:
     assert (project / ".venv" / "precious").exists()
 
 
+def test_the_environment_of_another_checkout_is_not_emptied(project: Path, tmp_path: Path) -> None:
+    others = tmp_path / "others"
+    others.mkdir()
+    (others / "pyvenv.cfg").touch()
+    (project / ".venv").symlink_to(others)
+    done = run_bootstrap(project)
+    assert done.returncode == 2
+    assert ".venv is a symbolic link, and would be emptied: remove the link" in done.stderr
+    assert (others / "pyvenv.cfg").exists()
+
+
 def test_error_for_old_python_names_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bootstrap, "OLDEST", (99, 1))
     monkeypatch.setattr(bootstrap, "KNOWN", ())
