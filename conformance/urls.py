@@ -17,6 +17,10 @@ from plumbline.wire.nats.jetstream import API_PREFIX
 MECHANISMS = ("PLAIN", "AMQPLAIN", "EXTERNAL")  # of AMQP logins
 DEFAULT_USER = DEFAULT_PASSWORD = "guest"  # of RabbitMQ
 _NATS_PORTS = {"nats": 4222, "tls": 4222, "ws": 80, "wss": 443}
+_SCHEMES = (
+    "write nats://127.0.0.1:4222 or amqp://guest:guest@127.0.0.1:5672; tls:// and amqps:// are with TLS, "
+    "ws:// and wss:// are NATS over WebSocket"
+)
 _ENCODE = "percent-encode / # ? @ in a user name or a password (/ is %2F)"
 
 
@@ -70,7 +74,7 @@ class NatsUrl(BaseUrl, frozen=True):
         parts = _split(text if "://" in text else f"nats://{text}", text, example)
         if parts.scheme not in _NATS_PORTS:
             raise UrlError(
-                f"{masked_url(text)!r} has the scheme {parts.scheme!r}, which is not supported: {example}"
+                f"{masked_url(text)!r} has the scheme {parts.scheme!r}, which is not supported: {_SCHEMES}"
             )
         if not parts.hostname or parts.path not in ("", "/") or parts.fragment:
             raise _no_server(text, example)
