@@ -115,7 +115,7 @@ class ClientUnderTest:
             with pipe:
                 read(pipe)
 
-        thread = threading.Thread(target=run, name="plumbline-testee", daemon=True)
+        thread = threading.Thread(target=run, name="plumbline-client-under-test", daemon=True)
         self._threads.append(thread)
         thread.start()
 

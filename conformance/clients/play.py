@@ -62,10 +62,10 @@ class ScenarioPlayer:
     def start_adapter(self) -> AdapterHello:
         """Start the adapter and hear what it is; the first scenario goes on with it. Raises
         ``AdapterError``."""
-        testee = self._started_client()
-        testee.start()
-        hello = testee.hello()
-        self._idle.append(testee)
+        client = self._started_client()
+        client.start()
+        hello = client.hello()
+        self._idle.append(client)
         return hello
 
     def _started_client(self) -> ClientUnderTest:
@@ -76,22 +76,22 @@ class ScenarioPlayer:
             return self._new_client()
 
     def _new_client(self) -> ClientUnderTest:
-        testee = ClientUnderTest(self._command, self._environment)
-        self._running.add(testee)
-        return testee
+        client = ClientUnderTest(self._command, self._environment)
+        self._running.add(client)
+        return client
 
-    def _let_go(self, testee: ClientUnderTest, hello: AdapterHello) -> None:
+    def _let_go(self, client: ClientUnderTest, hello: AdapterHello) -> None:
         """After a scenario that passed: keep it for the next one if it can begin again, or end it."""
         if RESET in hello.features and not self._stopped:
             with contextlib.suppress(AdapterError):
-                testee.reset()
-                self._idle.append(testee)
+                client.reset()
+                self._idle.append(client)
                 return
-        self._end(testee)
+        self._end(client)
 
-    def _end(self, testee: ClientUnderTest) -> None:
-        testee.end()
-        self._running.discard(testee)
+    def _end(self, client: ClientUnderTest) -> None:
+        client.end()
+        self._running.discard(client)
 
     def _run_check(self, check: Check, scene: Scene) -> None:
         try:
@@ -105,10 +105,10 @@ class ScenarioPlayer:
         """Nothing is played any more."""
         self._stopped = True
         running = list(self._running)
-        for testee in running:
-            testee.kill()
-        for testee in running:
-            testee.end()
+        for client in running:
+            client.kill()
+        for client in running:
+            client.end()
 
     def play(self, scenario: Scenario, hello: AdapterHello) -> ScenarioResult:
         """Play it, if the adapter claims what it needs; in a new process if it fails in a reused one."""
@@ -116,13 +116,13 @@ class ScenarioPlayer:
         if missing := sorted(set(scenario.needs) - hello.features):
             why = Unsupported(f"the adapter does not claim {', '.join(missing)}")
             return ScenarioResult(result_of(check, self._catalogue, Outcome.UNSUPPORTED, why))
-        testee = self._started_client()
-        played = self._play_with(testee, scenario, hello)
-        if testee.is_reused and played.result.outcome is not Outcome.PASSED and not self._stopped:
+        client = self._started_client()
+        played = self._play_with(client, scenario, hello)
+        if client.is_reused and played.result.outcome is not Outcome.PASSED and not self._stopped:
             return self._play_with(self._new_client(), scenario, hello)
         return played
 
-    def _play_with(self, testee: ClientUnderTest, scenario: Scenario, hello: AdapterHello) -> ScenarioResult:
+    def _play_with(self, client: ClientUnderTest, scenario: Scenario, hello: AdapterHello) -> ScenarioResult:
         check = scenario.check
         began = time.monotonic()
         scene: Scene | None = None
@@ -131,16 +131,16 @@ class ScenarioPlayer:
             nonlocal scene
             if self._stopped:
                 raise Inconclusive("the run was interrupted")
-            with self._brokers.scenario_broker(scenario.protocol, scenario.stage) as stand:
+            with self._brokers.scenario_broker(scenario.protocol, scenario.stage) as broker:
                 try:
-                    testee.start()
-                    testee.hello()
-                    scene = _SCENES[scenario.protocol](testee, stand)
+                    client.start()
+                    client.hello()
+                    scene = _SCENES[scenario.protocol](client, broker)
                     self._run_check(check, scene)
                 except BaseException:
-                    self._end(testee)
+                    self._end(client)
                     raise
-                self._let_go(testee, hello)
+                self._let_go(client, hello)
 
         outcome, ended = _ending_of(run)
         result = msgspec.structs.replace(
@@ -167,7 +167,7 @@ def _ending_of(run: Callable[[], None]) -> tuple[Outcome, CheckEnded | None]:
 
 
 def _client_violations(scene: Scene) -> tuple[Violation, ...]:
-    """What the testee broke of the rules that hold at any time."""
+    """What the client broke of the rules that hold at any time."""
     watch = MonitorRunner()
     found = [violation for seen in scene.wire for violation in watch.observe(seen)]
     return tuple(violation for violation in found if violation.side is Side.CLIENT and violation.certain)

@@ -13,7 +13,7 @@ ENDS = ("no connection", "closed by", "reset")  # of remarks
 
 
 def require_refusal(scene: Scene, *, scheme: str = "", trusting: bool = True) -> None:
-    """Evidence: the testee does not connect, says so, and sends nothing that the protocol has.
+    """Evidence: the client does not connect, says so, and sends nothing that the protocol has.
 
     ``scheme``: of the URL in the place of the broker's. ``trusting``: whether it is given the authority.
     """

@@ -33,19 +33,19 @@ class ScenarioBroker(Protocol):
 
     @property
     def url(self) -> str:
-        """For the testee: ``tls://`` or ``amqps://`` if it is to use TLS."""
+        """For the client: ``tls://`` or ``amqps://`` if it is to use TLS."""
 
     @property
     def authority(self) -> Path | None:
-        """The certificates (PEM) that the testee has to trust; None: it connects in the clear."""
+        """The certificates (PEM) that the client has to trust; None: it connects in the clear."""
 
     @property
     def observations(self) -> Sequence[Observation]:
-        """All operations so far between testee and broker, in the order of time. It only grows."""
+        """All operations so far between client and broker, in the order of time. It only grows."""
 
     @property
     def clear_text(self) -> Sequence[bytes]:
-        """What the testee sent, on each connection, where TLS had to begin. It only grows."""
+        """What the client sent, on each connection, where TLS had to begin. It only grows."""
 
     @property
     def remarks(self) -> Sequence[ConnectionRemark]: ...
@@ -54,26 +54,26 @@ class ScenarioBroker(Protocol):
         """From now on these faults and no others; those of the scenario's decorator are no more."""
 
     def reset_connections(self) -> None:
-        """Reset every connection of the testee."""
+        """Reset every connection of the client."""
 
     def close_connections(self) -> None:
-        """Close every connection of the testee: it reads the end of the stream."""
+        """Close every connection of the client: it reads the end of the stream."""
 
     def refuse_connections(self) -> None:
-        """From now on ``url`` closes the testee's new connections at once. Each is a remark of the connection
+        """From now on ``url`` closes the client's new connections at once. Each is a remark of the connection
         ``refused``."""
 
     def accept_connections(self) -> None:
         """The end of ``refuse_connections``."""
 
     def silence_connections(self) -> None:
-        """No byte passes on the open connections of the testee any more; they stay open."""
+        """No byte passes on the open connections of the client any more; they stay open."""
 
     def add_address(self) -> str:
         """Another URL of this broker, as of another server of a cluster: connections ``b1``, ``b2``, ..."""
 
     def inject(self, data: bytes, connection: str | None = None) -> None:
-        """Send to the testee what no broker sent (on that connection, or its last): whole operations."""
+        """Send to the client what no broker sent (on that connection, or its last): whole operations."""
 
     def wait_until(self, condition: Callable[[], bool], within: float) -> bool:
         """Whether ``condition()`` came true in time; it is asked again after everything that passes."""

@@ -1,7 +1,7 @@
 """What a scenario uses, for every protocol: the client under test, the broker, and how to report evidence.
 
-A scenario asks the testee for something, waits for what the wire or the testee then shows, and requires. What
-it requires is evidence; one that gave none fails. ``Failed`` says what the testee broke.
+A scenario asks the client for something, waits for what the wire or the client then shows, and requires. What
+it requires is evidence; one that gave none fails. ``Failed`` says what the client broke.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ NS = 1_000_000_000
 class Scene:
     """One play of one scenario."""
 
-    def __init__(self, testee: ClientUnderTest, stand: ScenarioBroker) -> None:
-        self.testee = testee
-        self.broker = stand
+    def __init__(self, client: ClientUnderTest, broker: ScenarioBroker) -> None:
+        self.client = client
+        self.broker = broker
         self.observations = 0
         self._started_ns = time.time_ns()
         self._offending: set[tuple[str, int]] = set()
 
-    # -- the testee --------------------------------------------------------------------------
+    # -- the client --------------------------------------------------------------------------
 
     def try_command(self, command: str, *, within: float = 0.0, **fields: Any) -> AdapterAnswer:
         """One command; its answer may be an error. ``within``: its own time-out in seconds, which
         ``timeout_ms`` and ``expires_ms`` are as well. Raises ``AdapterError``."""
         own = max((fields[name] / 1000 for name in ("timeout_ms", "expires_ms") if name in fields), default=0)
-        return self.testee.send_command(command, within=max(within, own), **fields)
+        return self.client.send_command(command, within=max(within, own), **fields)
 
     def run_command(self, command: str, *, within: float = 0.0, **fields: Any) -> AdapterAnswer:
         """One command that must succeed. Raises ``Failed`` with the text of the library."""
@@ -59,7 +59,7 @@ class Scene:
         return answer
 
     def connect(self, *, within: float = 5.0, query: str = "", **fields: Any) -> None:
-        """Let the testee connect to the stand. ``query``: what follows its URL."""
+        """Let the client connect to the broker. ``query``: what follows its URL."""
         if self.broker.authority is not None:
             fields["tls_ca"] = str(self.broker.authority)
         self.run_command("connect", within=within, url=self.broker.url + query, **fields)
@@ -67,7 +67,7 @@ class Scene:
     @property
     def events(self) -> list[AdapterEvent]:
         """What the library reported by itself so far."""
-        return list(self.testee.events)
+        return list(self.client.events)
 
     def messages(self, subscription: str) -> list[AdapterMessage]:
         """What was handed over for a subscription so far."""
@@ -80,7 +80,7 @@ class Scene:
 
     def await_events(self, condition: Callable[[], Any], within: float = SOON_S) -> bool:
         """Whether ``condition()`` came true while the adapter wrote. Raises ``AdapterError``."""
-        return self.testee.wait_until(lambda: bool(condition()), within)
+        return self.client.wait_until(lambda: bool(condition()), within)
 
     # -- the wire ----------------------------------------------------------------------------
 
@@ -90,7 +90,7 @@ class Scene:
         return list(self.broker.observations)
 
     def sent_operations(self, *kinds: type[Any]) -> list[Observation]:
-        """What the testee sent so far: operations of these types, or all."""
+        """What the client sent so far: operations of these types, or all."""
         return [
             seen
             for seen in self.wire
@@ -98,7 +98,7 @@ class Scene:
         ]
 
     def received_operations(self, *kinds: type[Any]) -> list[Observation]:
-        """What the testee was sent so far."""
+        """What the client was sent so far."""
         return [
             seen
             for seen in self.wire
@@ -151,7 +151,7 @@ class Scene:
         self.count_observation()
 
     def fail(self, message: str, *, expected: str, actual: object, at: Observation | None = None) -> NoReturn:
-        """The testee broke it."""
+        """The client broke it."""
         if at is not None:
             self._offending.add((at.connection, at.index))
         raise Failed(message, expected=expected, actual=str(actual) or "nothing")
@@ -180,7 +180,7 @@ class Scene:
         ]
         found += [
             (spoken.at, WireLine(0.0, ADAPTER, ">" if spoken.sent else "<", spoken.text))
-            for spoken in self.testee.spoken
+            for spoken in self.client.spoken
         ]
         found.sort(key=lambda pair: pair[0])
         return tuple(msgspec.structs.replace(line, at=(at - self._started_ns) / NS) for at, line in found)

@@ -27,7 +27,7 @@ SENT_WITHIN_S = 1.0  # until a library has sent what it was asked for
 
 
 class ObservedPublish(Struct, frozen=True):
-    """A message that the testee published: its number among those of a confirming channel, from 1."""
+    """A message that the client published: its number among those of a confirming channel, from 1."""
 
     observation: Observation
     method: Method
@@ -48,17 +48,17 @@ class _DirectAmqpSession(AmqpSession):
 
 
 class AmqpScene(Scene):
-    """One play of one AMQP scenario. The testee counts its channels from 1, whatever they are on the wire."""
+    """One play of one AMQP scenario. The client counts its channels from 1, whatever they are on the wire."""
 
-    def __init__(self, testee: ClientUnderTest, stand: ScenarioBroker) -> None:
-        super().__init__(testee, stand)
+    def __init__(self, client: ClientUnderTest, broker: ScenarioBroker) -> None:
+        super().__init__(client, broker)
         self._backstage: _DirectAmqpSession | None = None
 
     # -- setting the stage -------------------------------------------------------------------
 
     @property
     def stage(self) -> AmqpStage:
-        """Declarations, publishes and looks behind the testee's back."""
+        """Declarations, publishes and looks behind the client's back."""
         if self._backstage is None:
             self._backstage = _DirectAmqpSession(broker_target(AmqpUrl.parse(self.broker.broker)))
         return self._backstage.stage
@@ -70,7 +70,7 @@ class AmqpScene(Scene):
             self.stage.publish(name, data.encode())
 
     def open(self, *channels: int, confirms: bool = False, **connecting: Any) -> None:
-        """Let the testee connect and open channels (1), with confirms if wanted."""
+        """Let the client connect and open channels (1), with confirms if wanted."""
         self.connect(**connecting)
         for channel in channels or (1,):
             self.run_command("channel", channel=channel)
@@ -81,7 +81,7 @@ class AmqpScene(Scene):
         if self._backstage is not None:
             self._backstage.close()
 
-    # -- the testee --------------------------------------------------------------------------
+    # -- the client --------------------------------------------------------------------------
 
     def publish(self, number: int, *, key: str = QUEUE, channel: int = 1, **fields: Any) -> None:
         """Publish ``message-NUMBER``; with ``count``, several at once."""
@@ -92,7 +92,7 @@ class AmqpScene(Scene):
     @property
     def features(self) -> frozenset[str]:
         """What the adapter says it can do."""
-        return self.testee.hello().features
+        return self.client.hello().features
 
     def get(self, **fields: Any) -> AdapterMessage | None:
         """basic.get from the queue."""
@@ -120,7 +120,7 @@ class AmqpScene(Scene):
         return messages
 
     def confirms(self) -> dict[int, list[bool]]:
-        """What the testee reported of its publishes, by their numbers."""
+        """What the client reported of its publishes, by their numbers."""
         found: dict[int, list[bool]] = {}
         for event in self.events_named("confirmed"):
             if event.publish is not None and event.ack is not None:
@@ -159,7 +159,7 @@ class AmqpScene(Scene):
 
     def _confirmed_at(self) -> list[tuple[int, int]]:
         """Publish and time of every ``confirmed`` event that says so."""
-        events = zip(self.testee.events, self.testee.event_times, strict=True)
+        events = zip(self.client.events, self.client.event_times, strict=True)
         return [
             (event.publish, at)
             for event, at in events
@@ -167,7 +167,7 @@ class AmqpScene(Scene):
         ]
 
     def _publishes_confirmed_by(self, ack: Observation) -> set[int]:
-        """The testee's numbers of the publishes that a basic.ack confirms: bodies end with them."""
+        """The client's numbers of the publishes that a basic.ack confirms: bodies end with them."""
         operation = method_of(ack)
         tag, multiple = operation.arguments["delivery_tag"], operation.arguments["multiple"]
         published = [one for one in self.publishes() if same_channel(one.observation, ack)]
@@ -177,15 +177,15 @@ class AmqpScene(Scene):
     # -- the wire ----------------------------------------------------------------------------
 
     def sent_methods(self, *names: str) -> list[Observation]:
-        """The methods of these names that the testee sent, in order."""
+        """The methods of these names that the client sent, in order."""
         return [seen for seen in self.sent_operations(Method) if method_of(seen).method in names]
 
     def received_methods(self, *names: str) -> list[Observation]:
-        """The methods of these names that the testee was sent, in order."""
+        """The methods of these names that the client was sent, in order."""
         return [seen for seen in self.received_operations(Method) if method_of(seen).method in names]
 
     def publishes(self) -> list[ObservedPublish]:
-        """What the testee published, counted again on each channel with confirm.select."""
+        """What the client published, counted again on each channel with confirm.select."""
         counts: dict[tuple[str, int], int] = {}
         found = []
         for seen in self.sent_methods("channel.open", "confirm.select", "basic.publish"):
@@ -202,11 +202,11 @@ class AmqpScene(Scene):
         return found
 
     def settlements(self) -> list[Observation]:
-        """basic.ack, basic.nack and basic.reject of the testee."""
+        """basic.ack, basic.nack and basic.reject of the client."""
         return self.sent_methods(*SETTLING)
 
     def deliveries(self) -> list[Observation]:
-        """basic.deliver and basic.get-ok to the testee."""
+        """basic.deliver and basic.get-ok to the client."""
         return self.received_methods("basic.deliver", "basic.get-ok")
 
     def delivery_of(self, data: str) -> Observation:
@@ -214,7 +214,7 @@ class AmqpScene(Scene):
         return next(seen for seen in self.deliveries() if method_of(seen).body == data.encode())
 
     def expect_settlement(self, count: int, expected: str, message: str) -> Method:
-        """Evidence: the testee has settled ``count`` times; the last of them, for a closer look."""
+        """Evidence: the client has settled ``count`` times; the last of them, for a closer look."""
         self.await_wire(lambda: len(self.settlements()) >= count)
         settled = self.settlements()
         self.require(
@@ -227,15 +227,15 @@ class AmqpScene(Scene):
         return method_of(settled[-1])
 
     def barrier(self, channel: int = 1) -> None:
-        """Returns once the testee's channel has had an answer to whatever it sent before, or after a
+        """Returns once the client's channel has had an answer to whatever it sent before, or after a
         while if the library cannot declare."""
         if "declare" in self.features:
-            self.run_command("declare", channel=channel, queue=f"barrier.{len(self.testee.spoken)}")
+            self.run_command("declare", channel=channel, queue=f"barrier.{len(self.client.spoken)}")
         else:
             self.await_wire(lambda: False, SENT_WITHIN_S)
 
     def disconnect_events(self) -> list[AdapterEvent]:
-        """What the testee reported of its connection's end."""
+        """What the client reported of its connection's end."""
         return self.events_named("disconnected", "closed")
 
 
@@ -251,7 +251,7 @@ def same_channel(one: Observation, other: Observation) -> bool:
 
 
 def number_of(publish: Method) -> int:
-    """The testee's own number of a publish: what its body ends with, or 1."""
+    """The client's own number of a publish: what its body ends with, or 1."""
     digits = publish.body.rpartition(b"-")[2]
     return int(digits) if digits.isdigit() else 1
 

@@ -64,8 +64,8 @@ class _DirectNatsSession(NatsSession):
 class NatsScene(Scene):
     """One play of one NATS scenario."""
 
-    def __init__(self, testee: ClientUnderTest, stand: ScenarioBroker) -> None:
-        super().__init__(testee, stand)
+    def __init__(self, client: ClientUnderTest, broker: ScenarioBroker) -> None:
+        super().__init__(client, broker)
         self._backstage: _DirectNatsSession | None = None
 
     # -- setting the stage -------------------------------------------------------------------
@@ -79,7 +79,7 @@ class NatsScene(Scene):
 
     @property
     def stage(self) -> JetStreamStage:
-        """JetStream requests behind the testee's back."""
+        """JetStream requests behind the client's back."""
         return self.direct_session.stage
 
     def orders(self, *messages: str, **consumer: Any) -> None:
@@ -90,7 +90,7 @@ class NatsScene(Scene):
         self.connect()
 
     def publish(self, *messages: str) -> None:
-        """These payloads into the stream, behind the testee's back."""
+        """These payloads into the stream, behind the client's back."""
         for data in messages:
             self.stage.publish(SUBJECT, data.encode())
 
@@ -98,7 +98,7 @@ class NatsScene(Scene):
         if self._backstage is not None:
             self._backstage.close()
 
-    # -- the testee --------------------------------------------------------------------------
+    # -- the client --------------------------------------------------------------------------
 
     def fetch(self, batch: int, expires_ms: int = 1000, **fields: Any) -> FetchResult:
         """Fetch from DISPATCH."""
@@ -133,7 +133,7 @@ class NatsScene(Scene):
     # -- the wire ----------------------------------------------------------------------------
 
     def pulls(self, among: Sequence[Observation] | None = None) -> list[ObservedPull]:
-        """The pull requests that the testee sent, in order."""
+        """The pull requests that the client sent, in order."""
         found = []
         for seen in self.sent_operations(Pub, HPub) if among is None else among:
             operation = seen.operation
@@ -146,7 +146,7 @@ class NatsScene(Scene):
         return found
 
     def acks(self) -> list[tuple[Observation, Ack]]:
-        """The acknowledgements that the testee sent, in order."""
+        """The acknowledgements that the client sent, in order."""
         published = [(seen, payload_of(seen)) for seen in self.sent_operations(Pub, HPub)]
         return [
             (seen, Ack.parse(operation.payload))
@@ -155,14 +155,14 @@ class NatsScene(Scene):
         ]
 
     def is_waiting(self) -> bool:
-        """Whether the testee's last pull request may wait and is not answered yet."""
+        """Whether the client's last pull request may wait and is not answered yet."""
         last = next(reversed(self.pulls()), None)
         if last is None or not last.request.expires:
             return False
         return not any(seen.index > last.observation.index for seen in self.statuses())
 
     def sid_of(self, subject: str) -> str:
-        """Under which sid the testee has subscribed to exactly this subject. Raises ``Failed``."""
+        """Under which sid the client has subscribed to exactly this subject. Raises ``Failed``."""
         subscriptions = [seen.operation for seen in self.sent_operations(Sub)]
         found = [one.sid for one in subscriptions if isinstance(one, Sub) and one.subject == subject]
         if not found:
@@ -178,7 +178,7 @@ class NatsScene(Scene):
         return matching_sids[-1] if matching_sids else ""
 
     def deliveries(self) -> list[Observation]:
-        """The messages of consumers that the testee was sent, in order."""
+        """The messages of consumers that the client was sent, in order."""
         return [
             seen
             for seen in self.received_operations(Msg, HMsg)
@@ -186,7 +186,7 @@ class NatsScene(Scene):
         ]
 
     def statuses(self, code: int | None = None) -> list[Observation]:
-        """The statuses (of that code) that the testee was sent, in order."""
+        """The statuses (of that code) that the client was sent, in order."""
         return [
             seen
             for seen in self.received_operations(HMsg)

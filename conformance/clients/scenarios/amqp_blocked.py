@@ -11,7 +11,7 @@ CAPABILITY = "connection.blocked"
 
 
 def announces(scene: AmqpScene) -> bool:
-    """Whether the testee has the capability in the client-properties of its connection."""
+    """Whether the client has the capability in the client-properties of its connection."""
     (start,) = scene.sent_methods("connection.start-ok")
     capabilities = method_of(start).arguments["client_properties"].get("capabilities", {})
     return isinstance(capabilities, dict) and capabilities.get(CAPABILITY) is True

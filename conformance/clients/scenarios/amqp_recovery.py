@@ -25,13 +25,13 @@ TOPOLOGY = ("exchange.declare", "queue.declare", "queue.bind", "basic.consume")
 
 
 def last_connection(scene: AmqpScene) -> str:
-    """The connection that the testee opened last."""
+    """The connection that the client opened last."""
     opened = scene.sent_methods("connection.open")
     return opened[-1].connection if opened else ""
 
 
 def sent_last(scene: AmqpScene, *names: str) -> list[str]:
-    """The methods of these names that the testee sent on its last connection."""
+    """The methods of these names that the client sent on its last connection."""
     last = last_connection(scene)
     return [method_of(seen).method for seen in scene.sent_methods(*names) if seen.connection == last]
 
@@ -208,7 +208,7 @@ def connecting_is_tried_until_it_succeeds(scene: AmqpScene) -> None:
 
 
 def refusals(scene: AmqpScene) -> int:
-    """How often the testee was refused."""
+    """How often the client was refused."""
     return sum(remark.connection == "refused" for remark in scene.broker.remarks)
 
 

@@ -15,7 +15,7 @@ PUBLISH = ("tx", "publish", "declare")
 
 
 def expect_methods(scene: AmqpScene, *names: str) -> None:
-    """Evidence: of transactions and publishes the testee sent these, in this order."""
+    """Evidence: of transactions and publishes the client sent these, in this order."""
     sent = scene.sent_methods("tx.select", "tx.commit", "tx.rollback", "basic.publish", "basic.ack")
     scene.require(
         [method_of(seen).method for seen in sent] == list(names),
@@ -60,7 +60,7 @@ def a_commit_is_told_as_done_after_commit_ok(scene: AmqpScene) -> None:
     scene.run_command("tx.select", channel=1)
     scene.publish(1)
     scene.run_command("tx.commit", channel=1)
-    answered = scene.testee.spoken[-1].at
+    answered = scene.client.spoken[-1].at
     reported = [seen.at for seen in scene.received_methods("tx.commit-ok")]
     scene.require(
         reported and reported[0] <= answered,

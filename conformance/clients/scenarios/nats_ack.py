@@ -90,7 +90,7 @@ def a_double_ack_waits_for_its_reply(scene: NatsScene) -> None:
     (message,) = _delivered(scene)
     scene.broker.set_faults("delay 500ms MSG on downstream", "delay 500ms HMSG on downstream")
     scene.run_command("ack.sync", ref=message.ref, timeout_ms=3000)
-    answered_at = scene.testee.spoken[-1].at
+    answered_at = scene.client.spoken[-1].at
     scene.await_wire(scene.acks)
     ((seen, _),) = scene.acks()
     reply = payload_of(seen).reply

@@ -43,7 +43,7 @@ def run(scene: NatsScene, command: str, **fields: Any) -> AdapterAnswer:
 
 
 def written(scene: NatsScene) -> list[Observation]:
-    """What the testee published to keys of the bucket."""
+    """What the client published to keys of the bucket."""
     return [seen for seen in scene.sent_operations(Pub, HPub) if payload_of(seen).subject.startswith(PREFIX)]
 
 

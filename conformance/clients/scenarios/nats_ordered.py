@@ -17,7 +17,7 @@ FLOW_CONTROL = "$JS.FC.ORDERS.ordered.x1"
 
 
 def creations(scene: NatsScene) -> list[tuple[Observation, dict[str, Any]]]:
-    """The consumers that the testee asked for: the request, the configuration."""
+    """The consumers that the client asked for: the request, the configuration."""
     return [
         (seen, json.loads(payload_of(seen).payload)["config"])
         for seen in scene.sent_operations(Pub, HPub)

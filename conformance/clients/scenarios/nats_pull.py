@@ -58,7 +58,7 @@ def what_follows_a_status_expires_by_the_time_out(scene: NatsScene) -> None:
 
     def end_the_request() -> None:
         began.append(scene.pulls()[0].observation.at)
-        scene.testee.wait_until(lambda: False, 0.8)  # the protocol's own time: the fetch is half over
+        scene.client.wait_until(lambda: False, 0.8)  # the protocol's own time: the fetch is half over
         status = b"NATS/1.0 408 Request Timeout\r\n\r\n"
         inbox = scene.pulls()[-1].inbox
         scene.broker.inject(HMsg.make(inbox, scene.sid_receiving(inbox), status).raw)

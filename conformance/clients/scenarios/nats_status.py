@@ -238,7 +238,7 @@ def _delete_while_it_waits(scene: NatsScene) -> None:
 
 
 def _sid(scene: NatsScene) -> str:
-    """Of the subscription that hears the testee's pull requests."""
+    """Of the subscription that hears the client's pull requests."""
     last = scene.deliveries()[-1].operation
     return str(getattr(last, "sid", ""))
 

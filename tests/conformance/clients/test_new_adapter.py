@@ -49,18 +49,18 @@ def started(language: str, folder: Path) -> ClientUnderTest:
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_a_skeleton_answers_the_handshake_of_the_gate(language: str, tmp_path: Path) -> None:
     write_adapter(language, tmp_path / "made", "amqp")
-    testee = started(language, tmp_path / "made")
-    testee.start()
+    client = started(language, tmp_path / "made")
+    client.start()
     try:
-        hello = testee.hello()
+        hello = client.hello()
         assert (hello.protocol, hello.library, hello.features) == ("amqp", "my library", frozenset())
-        assert testee.send_command("connect", url='amqp://127.0.0.1:1/"\\é').error is None
-        unknown = testee.send_command("no.such", headers={"do": ["connect"]})
+        assert client.send_command("connect", url='amqp://127.0.0.1:1/"\\é').error is None
+        unknown = client.send_command("no.such", headers={"do": ["connect"]})
         assert unknown.error is not None
         assert unknown.error.type == "unsupported"
-        assert testee.send_command("close").error is None
+        assert client.send_command("close").error is None
     finally:
-        code = testee.end()
+        code = client.end()
     assert code == 0
 
 
