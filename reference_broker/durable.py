@@ -32,12 +32,12 @@ class StorageOptions:
         self,
         path: Path,
         stamp: Stamp,
-        ledger: WriteQueue,
+        write_queue: WriteQueue,
         recover: Callable[[Mapping[str, bytes], int], list[str]],
         sync: float | Literal["always", "never"],
     ) -> None:
         self.folder = StoreFolder(path, stamp, synced=sync == "always")
-        self.ledger = ledger
+        self.write_queue = write_queue
         self.recover = recover
         self.sync = sync
 
@@ -112,7 +112,7 @@ class DurableShell(Shell):
         return self.failed is not None and self.failed.done()
 
     def carry_out(self, outputs: Iterable[Any], producer: Client | None = None) -> None:
-        if self.storage is None or not (self._pending_outputs or self.storage.ledger):
+        if self.storage is None or not (self._pending_outputs or self.storage.write_queue):
             super().carry_out(outputs, producer)
             return
         if self.is_broken or self._has_ended:
@@ -130,8 +130,8 @@ class DurableShell(Shell):
         if keeping is None or self.is_broken or self._has_ended:
             return
         try:
-            if keeping.ledger:
-                keeping.folder.write(keeping.ledger.take())
+            if keeping.write_queue:
+                keeping.folder.write(keeping.write_queue.take())
         except OSError as error:
             self._fail(error)
             return

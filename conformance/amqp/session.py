@@ -1,7 +1,8 @@
 """One execution of one AMQP check. What sessions share: ``base_session``.
 
 Every queue and exchange that a session declares is deleted with it. A broker lists nothing over AMQP, so the
-names are also noted in the run's ledger: the sweep at the end deletes what a killed process left.
+names are also noted in the file of the run's created objects: the sweep at the end deletes what a killed
+process left.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class AmqpSession(BaseSession):
     def __init__(self, target: TargetAccess, *, variant: str | None = None) -> None:
         super().__init__(target, variant=variant)
         self._made: set[tuple[str, str]] = set()  # kind and name
-        self._ledger = CreatedObjects(target.shared)
+        self._created = CreatedObjects(target.shared)
         self._stage: AmqpStage | None = None
 
     def inbox(self, label: str = "inbox") -> str:
@@ -109,7 +110,7 @@ class AmqpSession(BaseSession):
             # What is declared on a server of its own vanishes with that.
             if self.target.prefix in name and not operation.arguments["passive"] and not self._own_servers:
                 made = (DECLARES[operation.method], name)
-                self._ledger.record_created(*made)
+                self._created.record_created(*made)
                 self._made.add(made)
 
     def _is_own_object(self, name: str) -> bool:
@@ -225,7 +226,7 @@ class AmqpSession(BaseSession):
             made = sorted(self._made)
             self.stage.delete_all(made)
             for kind, name in made:
-                self._ledger.record_deleted(kind, name)
+                self._created.record_deleted(kind, name)
             self._made.clear()
         except CheckEnded:
             pass  # the run's final sweep (conformance.runner.sweep) deletes what is left, and says so

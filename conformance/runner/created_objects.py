@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-LEDGER = "made.ledger"  # the file in the folder that all processes of a run share
+FILE = "created_objects"  # the file in the folder that all processes of a run share
 
 
 class CreatedObjects:
     """Of one run, in the folder ``shared`` of its processes. Without one nothing is noted."""
 
     def __init__(self, shared: Path | None) -> None:
-        self._path = None if shared is None else shared / LEDGER
+        self._path = None if shared is None else shared / FILE
 
     def record_created(self, kind: str, name: str) -> None:
         """Note it before it is made, so that nothing is lost with a process."""

@@ -27,7 +27,7 @@ def sweep(access: TargetAccess, until: float = math.inf) -> list[str]:
     For what a killed worker or Ctrl-C left; checks delete what they make. Raises ``CheckEnded`` if the
     target refuses, and at the monotonic time ``until``, also while a request is not answered.
     """
-    deleted = _sweep_ledger if access.url.protocol == "amqp" else _sweep_streams
+    deleted = _sweep_created if access.url.protocol == "amqp" else _sweep_streams
     left_s = None if until == math.inf else max(until - time.monotonic(), SHORTEST_S)
     try:
         with ended_after(left_s):
@@ -48,16 +48,16 @@ def _sweep_streams(access: TargetAccess, until: float) -> list[str]:
     return remaining
 
 
-def _sweep_ledger(access: TargetAccess, until: float) -> list[str]:
+def _sweep_created(access: TargetAccess, until: float) -> list[str]:
     """A broker lists nothing over AMQP: what the run's processes noted and did not delete."""
-    ledger = CreatedObjects(access.shared)
-    left = ledger.remaining()
+    created = CreatedObjects(access.shared)
+    left = created.remaining()
     if left:
         with AmqpSession(access) as session:
             for kind, name in left:
                 _require_time(until)
                 session.stage.delete(kind, name)
-                ledger.record_deleted(kind, name)
+                created.record_deleted(kind, name)
     return [name for _, name in left]
 
 

@@ -11,14 +11,14 @@ from plumbline.reference_broker.write_queue import WriteQueue
 
 
 def build(
-    config: Config, random: Random, defects: Iterable[str] = (), *, ledger: WriteQueue | None = None
+    config: Config, random: Random, defects: Iterable[str] = (), *, write_queue: WriteQueue | None = None
 ) -> Broker:
     """A broker without connections; ``random`` is its only source of chance.
 
-    With a ledger it enters there what has to survive. Raises ``UnknownDefectError``, ``ValueError`` for a
-    script of confirms that is none.
+    What has to survive goes to the write queue, if there is one. Raises ``UnknownDefectError``;
+    ``ValueError`` for a script of confirms that is none.
     """
-    broker = Broker(config, random.randrange, ledger)
+    broker = Broker(config, random.randrange, write_queue)
     if config.confirms:
         from plumbline.reference_broker.amqp.messages.confirm_script import apply_script, read_script
 

@@ -2,7 +2,7 @@
 
 No socket, file, clock, source of chance or task: ``now`` (nanoseconds since the epoch) comes with every call,
 chance comes as ``choose(n)``, a number below n, and ``next_wake`` says when to call ``wake``. What has to
-survive is entered in a ledger; the shell writes it before it sends the outputs of the same call.
+survive is entered in a write queue; the shell writes it before it sends the outputs of the same call.
 
 The broker consists of parts. Each part has its own rules and state, and gets in its constructor the other
 parts that it needs. ``lifecycle`` says which method is handled when; the handler is a method ``on_...``
@@ -56,13 +56,13 @@ class Broker:
     """One AMQP server: its parts, and what happens to them from outside."""
 
     def __init__(
-        self, config: Config, choose: Callable[[int], int], ledger: WriteQueue | None = None
+        self, config: Config, choose: Callable[[int], int], write_queue: WriteQueue | None = None
     ) -> None:
         self.config = config
         self.vhosts = {name: VirtualHost(name) for name in config.vhosts}
         self.connections: dict[int, AmqpClientConnection] = {}
         self.alarms = Alarms()
-        self.store = AmqpRecordStore(ledger)
+        self.store = AmqpRecordStore(write_queue)
         self.outbox = Outbox()
         self.access = Access(config)
         unique = unique_names(choose)
@@ -311,7 +311,7 @@ class Broker:
         return self.flush(now)
 
     def flush(self, now: int) -> list[Output]:
-        """What this event has to send and close; what has to survive is entered in the ledger first."""
+        """What this event has to send and close; what has to survive is entered in the write queue first."""
         if self.store.records:
             self.store.commit(self.vhosts.values())
         return self.outbox.take(now)

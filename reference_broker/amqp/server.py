@@ -47,11 +47,11 @@ class AmqpBroker(DurableShell):
         self.config = config or Config.of(**options)
         defects = [defect] if isinstance(defect, str) else list(defect or ())
         folder = self.config.data_dir
-        ledger = None if folder is None else WriteQueue()
-        self.broker = build(self.config, random.Random(seed), defects, ledger=ledger)
+        write_queue = None if folder is None else WriteQueue()
+        self.broker = build(self.config, random.Random(seed), defects, write_queue=write_queue)
         keeping = None
-        if folder is not None and ledger is not None:
-            keeping = StorageOptions(Path(folder), STAMP, ledger, self.broker.recover, "always")
+        if folder is not None and write_queue is not None:
+            keeping = StorageOptions(Path(folder), STAMP, write_queue, self.broker.recover, "always")
         super().__init__(
             self.broker,
             keeping,

@@ -11,11 +11,11 @@ from plumbline.reference_broker.write_queue import WriteQueue
 
 
 def build(
-    config: Config, random: Random, defects: Iterable[str] = (), *, ledger: WriteQueue | None = None
+    config: Config, random: Random, defects: Iterable[str] = (), *, write_queue: WriteQueue | None = None
 ) -> Broker:
     """A broker without connections; ``random`` is its only source of chance.
 
-    With a ``ledger`` streams in files enter there what is to be written; without, they are in memory.
+    With a ``write_queue`` streams in files enter there what is to be written; without, they are in memory.
 
     Raises ``UnknownDefectError`` or ``DefectNotApplicableError``.
     """
@@ -29,7 +29,7 @@ def build(
                 domain=config.jetstream.domain,
                 max_payload=config.max_payload,
                 limits=config.jetstream.limits,
-                ledger=ledger,
+                write_queue=write_queue,
                 random=random,
             ),
             broker,

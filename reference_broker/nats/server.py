@@ -49,12 +49,14 @@ class NatsBroker(DurableShell):
         defects = [defect] if isinstance(defect, str) else list(defect or ())
         options_of_jetstream = self.config.jetstream
         folder = options_of_jetstream.store_dir if options_of_jetstream else None
-        ledger = WriteQueue() if folder else None
-        self.broker = build(self.config, random.Random(seed), defects, ledger=ledger)
+        write_queue = WriteQueue() if folder else None
+        self.broker = build(self.config, random.Random(seed), defects, write_queue=write_queue)
         keeping = None
-        if options_of_jetstream and folder and ledger is not None:
+        if options_of_jetstream and folder and write_queue is not None:
             path, stamp = Path(folder, "jetstream"), Stamp(LAYOUT, VERSION)
-            keeping = StorageOptions(path, stamp, ledger, self._recover, options_of_jetstream.sync_interval)
+            keeping = StorageOptions(
+                path, stamp, write_queue, self._recover, options_of_jetstream.sync_interval
+            )
         super().__init__(
             self.broker,
             keeping,

@@ -39,13 +39,13 @@ class VirtualBroker:
 
     def restart(self) -> None:
         """The broker ends in order, with every connection; another goes on with what it has stored."""
-        apply(self._files, self._ledger.take())
+        apply(self._files, self._write_queue.take())
         self.closed.update(self._waiting)
         self.broker = self._started()
 
     def _started(self) -> Broker:
-        self._ledger = WriteQueue()
-        broker = build(self._config, Random(self._seed), self._defects, ledger=self._ledger)
+        self._write_queue = WriteQueue()
+        broker = build(self._config, Random(self._seed), self._defects, write_queue=self._write_queue)
         if self._config.jetstream is not None:
             from plumbline.reference_broker.nats.jetstream.service import JetStream
 

@@ -112,7 +112,7 @@ class World:
 class CoreFactory(Protocol):
     """Makes a core. ``files``: what is stored; None: nothing is."""
 
-    def __call__(self, ledger: WriteQueue | None, files: Files | None, now: int, port: int) -> Core: ...
+    def __call__(self, write_queue: WriteQueue | None, files: Files | None, now: int, port: int) -> Core: ...
 
 
 class VirtualServer:
@@ -128,7 +128,7 @@ class VirtualServer:
         self._factory = factory
         self._core: Core | None = None
         self._files = files
-        self._ledger = None if files is None else WriteQueue()
+        self._write_queue = None if files is None else WriteQueue()
         self._links: dict[int, VirtualLink] = {}
         self._lingering: list[tuple[int, int]] = []  # when, and which connection
         self._opened = 0
@@ -138,7 +138,7 @@ class VirtualServer:
     def core(self) -> Core:
         """The core, which is made at first use. Raises as the core does."""
         if self._core is None:
-            self._core = self._factory(self._ledger, self._files, self.world.now, self.port)
+            self._core = self._factory(self._write_queue, self._files, self.world.now, self.port)
             self._write()
         return self._core
 
@@ -265,8 +265,8 @@ class VirtualServer:
             self._event(partial(ready, number))
 
     def _write(self) -> None:
-        if self._ledger is not None and self._files is not None and self._ledger:
-            apply(self._files, self._ledger.take())
+        if self._write_queue is not None and self._files is not None and self._write_queue:
+            apply(self._files, self._write_queue.take())
 
 
 class VirtualLink:
@@ -418,13 +418,13 @@ class VirtualOwnServer(OwnServer):
 def nats_core(config: Mapping[str, Any]) -> CoreFactory:
     """A NATS broker with this configuration."""
 
-    def make(ledger: WriteQueue | None, files: Files | None, now: int, port: int) -> Core:
+    def make(write_queue: WriteQueue | None, files: Files | None, now: int, port: int) -> Core:
         from plumbline.reference_broker.nats.assembly import build
         from plumbline.reference_broker.nats.config import Config
         from plumbline.reference_broker.nats.jetstream.service import JetStream
 
         whole = dict(config) if files is None else {**config, "jetstream": {"store_dir": "."}}
-        broker = build(Config.of(**whole), Random(SEED + port), ledger=ledger)
+        broker = build(Config.of(**whole), Random(SEED + port), write_queue=write_queue)
         broker.identity.port = port
         if files is not None and isinstance(broker.service, JetStream):
             broker.service.recover(files, now)
@@ -436,12 +436,12 @@ def nats_core(config: Mapping[str, Any]) -> CoreFactory:
 def amqp_core(settings: Mapping[str, Any]) -> CoreFactory:
     """An AMQP broker with these settings."""
 
-    def make(ledger: WriteQueue | None, files: Files | None, now: int, port: int) -> Core:
+    def make(write_queue: WriteQueue | None, files: Files | None, now: int, port: int) -> Core:
         from plumbline.reference_broker.amqp.assembly import build
         from plumbline.reference_broker.amqp.config import Config
 
         stored = {} if files is None else {"data_dir": "."}
-        broker = build(Config.of(**settings, **stored), Random(SEED + port), ledger=ledger)
+        broker = build(Config.of(**settings, **stored), Random(SEED + port), write_queue=write_queue)
         if files is not None:
             broker.recover(files, now)
         return broker

@@ -139,7 +139,7 @@ def test_a_broker_that_has_stopped_writes_no_more(tmp_path: Path) -> None:
             writer.close()
         spy = Spy(broker)
         assert broker.storage is not None
-        broker.storage.ledger.append("streams/F/msgs/1.blk", b"late")
+        broker.storage.write_queue.append("streams/F/msgs/1.blk", b"late")
         broker.advance(3600)
         await asyncio.sleep(0)  # the turn in which it would be written
         await asyncio.sleep(0)

@@ -58,7 +58,7 @@ class Confirms:
     def confirm(self, channel: Channel, tag: int, *, taken: bool) -> None:
         """Ack once every queue took it, nack if one did not.
 
-        Where it has to survive, the ledger has it by then, and the shell writes before it sends.
+        Where it has to survive, the write queue has it by then, and the shell writes before it sends.
         """
         if not channel.acked and not channel.nacked:
             self.confirming.append(channel)

@@ -34,11 +34,11 @@ GROWS_BY = 4  # times what it had to be, the journal is rewritten
 
 
 class AmqpRecordStore:
-    """Records that are not in the ledger yet. Without a ledger it takes none."""
+    """Records that are not in the write queue yet. Without a write queue it takes none."""
 
-    def __init__(self, ledger: WriteQueue | None) -> None:
-        self.ledger = ledger
-        self.enabled = ledger is not None
+    def __init__(self, write_queue: WriteQueue | None) -> None:
+        self.write_queue = write_queue
+        self.enabled = write_queue is not None
         self.records: list[Record] = []
         self.queues = 0  # numbers given to queues
         self.size = 0  # bytes of the journal
@@ -49,21 +49,21 @@ class AmqpRecordStore:
 
     def commit(self, vhosts: Iterable[VirtualHost]) -> None:
         """One event is over: a restart finds all of its records or none."""
-        assert self.ledger is not None
+        assert self.write_queue is not None
         frame = encode_frame(self.records)
         self.records.clear()
         self.size += len(frame)
-        self.ledger.append(JOURNAL, frame)
+        self.write_queue.append(JOURNAL, frame)
         if self.size > GROWS_TO + GROWS_BY * self.least:
             self.rewrite(vhosts)
 
     def rewrite(self, vhosts: Iterable[VirtualHost]) -> None:
         """A journal of the fewest records in the place of the one that has grown."""
-        if self.ledger is None:
+        if self.write_queue is None:
             return
         data = b"".join(encode_frame([record]) for record in snapshot(vhosts))
         self.size = self.least = len(data)
-        self.ledger.enter(Replace(JOURNAL, data))
+        self.write_queue.enter(Replace(JOURNAL, data))
 
     def record_exchange_declared(self, vhost: str, exchange: Exchange) -> None:
         if self.enabled and exchange.durable:

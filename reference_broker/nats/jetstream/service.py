@@ -47,7 +47,7 @@ _MAX_CACHED_SUBJECTS = 100_000
 class JetStreamConfig(Struct, frozen=True, kw_only=True):
     """``level`` is the age of the servers to behave like; ``random`` the only source of names and ids.
 
-    With a ``ledger`` streams in files enter there what is to be written.
+    With a ``write_queue`` streams in files enter there what is to be written.
     With a ``domain`` the API is also below ``$JS.<domain>.API.`` (ADR-19). ``max_payload``: the core's, in
     bytes.
     """
@@ -56,7 +56,7 @@ class JetStreamConfig(Struct, frozen=True, kw_only=True):
     domain: str | None = None
     max_payload: int = 1024 * 1024
     limits: AccountLimits = AccountLimits()
-    ledger: WriteQueue | None = None
+    write_queue: WriteQueue | None = None
     random: Random = msgspec.field(default_factory=lambda: Random(0))
 
 
@@ -90,15 +90,19 @@ class JetStream:
 
     def files_of(self, config: StreamConfig) -> StreamFiles | None:
         """Where a stream is kept; None: in memory."""
-        ledger = self.config.ledger
-        return StreamFiles(config.name, ledger) if ledger is not None and config.storage == "file" else None
+        write_queue = self.config.write_queue
+        return (
+            StreamFiles(config.name, write_queue)
+            if write_queue is not None and config.storage == "file"
+            else None
+        )
 
     def recover(self, files: Mapping[str, bytes], now: int) -> list[str]:
         """Go on where ``files`` end; what was lost, in sentences. For a service that was not used yet."""
         from plumbline.reference_broker.nats.jetstream.files.recovery import recover
 
-        ledger = self.config.ledger
-        return recover(self, ledger, files, now) if ledger is not None else []
+        write_queue = self.config.write_queue
+        return recover(self, write_queue, files, now) if write_queue is not None else []
 
     # host.Service
 

@@ -30,18 +30,20 @@ class Virtual:
         **options: Any,
     ) -> None:
         self.now = now
-        self.ledger = None if files is None else WriteQueue()
+        self.write_queue = None if files is None else WriteQueue()
         self.files = dict(files or {})
         config = Config.of(**options)
-        self.broker: Broker = build(config, Random(1), [defect] if defect else [], ledger=self.ledger)
+        self.broker: Broker = build(
+            config, Random(1), [defect] if defect else [], write_queue=self.write_queue
+        )
         self.warnings = [] if files is None else self.broker.recover(self.files, self.now)
         self.write()
         self.sent: dict[int, bytes] = {}
         self.ended: set[int] = set()
 
     def write(self) -> None:
-        """Do what the ledger asks for."""
-        for change in self.ledger.take() if self.ledger is not None else ():
+        """Do what the write queue asks for."""
+        for change in self.write_queue.take() if self.write_queue is not None else ():
             if isinstance(change, Append):
                 self.files[change.path] = self.files.get(change.path, b"") + b"".join(change.chunks)
             else:

@@ -1,4 +1,4 @@
-"""A disk without a disk: carries out the changes of a ledger on a dict, byte by byte if need be.
+"""A disk without a disk: carries out the changes of a write queue on a dict, byte by byte if need be.
 
 ``Kept`` is a virtual broker whose streams are in files on such a disk. It knows every change since it began,
 so a crash can be put between any two bytes.
@@ -35,9 +35,9 @@ class Kept(Virtual):
 
     def __init__(self, files: Files | None = None, *, now: int = START, **options: Any) -> None:
         super().__init__(jetstream=True, **options)
-        self.ledger = WriteQueue()
+        self.write_queue = WriteQueue()
         self.now = now
-        self.broker = build(Config.of(jetstream=True, **options), Random(1), ledger=self.ledger)
+        self.broker = build(Config.of(jetstream=True, **options), Random(1), write_queue=self.write_queue)
         self.written: list[Change] = []
         assert isinstance(self.broker.service, JetStream)
         self.service = self.broker.service
@@ -46,7 +46,7 @@ class Kept(Virtual):
         self.commit()
 
     def commit(self) -> None:
-        changes = self.ledger.take()
+        changes = self.write_queue.take()
         self.written += changes
         apply(self.files, changes)
 

@@ -40,19 +40,19 @@ class Kept:
     """A store, its files, and what it was after every operation."""
 
     def __init__(self, files: Files | None = None, block_size: int = 1 << 20) -> None:
-        self.ledger = WriteQueue()
+        self.write_queue = WriteQueue()
         self.files: Files = dict(files or {})
-        self.store = FileStore("F", FOLDER, self.ledger, block_size)
+        self.store = FileStore("F", FOLDER, self.write_queue, block_size)
         self.cuts: list[LostTail] = []
         if files is not None:
             blocks = sorted((int(path.split("/")[-1].removesuffix(".blk")), files[path]) for path in files)
-            with self.ledger.suppressed():
+            with self.write_queue.suppressed():
                 self.cuts = self.store.restore(blocks)
             self.store.apply_restored(blocks, self.cuts)
             self.commit()
 
     def commit(self) -> None:
-        apply(self.files, self.ledger.take())
+        apply(self.files, self.write_queue.take())
 
     def run(self, operation: Operation) -> None:
         name, number, header_block, payload = operation
@@ -97,10 +97,10 @@ def test_hello_on_a_4_byte_subject_takes_39_bytes() -> None:
 
 def test_many_messages_between_two_commits_are_one_write() -> None:
     one = Kept()
-    one.ledger.take()
+    one.write_queue.take()
     for _ in range(100):
         one.store.append(b"a", b"", b"x", 1)
-    changes = one.ledger.take()
+    changes = one.write_queue.take()
     assert [type(change) for change in changes] == [Append]
 
 

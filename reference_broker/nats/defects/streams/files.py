@@ -50,7 +50,7 @@ def store_deleted_messages_come_back(broker: Broker) -> None:
 
     def open_store(self: Stream) -> Store:
         files = self.files
-        return Forgetful(files.stream, files.folder, files.ledger) if files else Stream.open_store(self)
+        return Forgetful(files.stream, files.folder, files.write_queue) if files else Stream.open_store(self)
 
     alter_streams(broker, open_store=open_store)
 
@@ -58,7 +58,7 @@ def store_deleted_messages_come_back(broker: Broker) -> None:
 @method_defect(JetStream.files_of, "JS-STORE-018")
 def store_memory_outlives_the_broker(self: JetStream, config: StreamConfig) -> StreamFiles | None:
     """A stream in memory is kept in files as well."""
-    return StreamFiles(config.name, self.config.ledger) if self.config.ledger is not None else None
+    return StreamFiles(config.name, self.config.write_queue) if self.config.write_queue is not None else None
 
 
 @method_defect(Consumer.resume, "JS-STORE-019")
@@ -104,7 +104,7 @@ def store_acknowledges_before_it_writes(broker: Broker) -> None:
 
     class Late(FileStore):
         def __init__(self, stream: str, files: StreamFiles) -> None:
-            super().__init__(stream, files.folder, files.ledger)
+            super().__init__(stream, files.folder, files.write_queue)
             self.waiting: list[tuple[BlockFile, bytes]] = []
 
         def _write(self, block: BlockFile, record: bytes) -> None:

@@ -56,10 +56,10 @@ _DECODER = msgspec.msgpack.Decoder(LogEntry)
 class ConsumerLog:
     """The file of one consumer; writes one entry for all that happens between two commits."""
 
-    def __init__(self, path: str, ledger: WriteQueue, consumer: ConsumerDelivery) -> None:
+    def __init__(self, path: str, write_queue: WriteQueue, consumer: ConsumerDelivery) -> None:
         self.path = path
         self.consumer = consumer
-        self._ledger = ledger
+        self._write_queue = write_queue
         self._touched: set[int] = set()
         self._whole = True
         self._size = 0
@@ -71,17 +71,17 @@ class ConsumerLog:
             self._whole = True
         else:
             self._touched.add(seq)
-        self._ledger.defer(self)
+        self._write_queue.defer(self)
 
     def enter_changes(self) -> None:
         if self._whole or self._size > self._rewrite_at:
             data = whole_state(self.consumer)
-            self._ledger.enter(Replace(self.path, data))
+            self._write_queue.enter(Replace(self.path, data))
             self._size, self._whole = len(data), False
             self._rewrite_at = max(SMALLEST_TO_REWRITE, REWRITE_AT * len(data))
         else:
             data = encode_entry(self.consumer, self._touched, whole=False)
-            self._ledger.append(self.path, data)
+            self._write_queue.append(self.path, data)
             self._size += len(data)
         self._touched.clear()
 

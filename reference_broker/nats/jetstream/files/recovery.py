@@ -23,19 +23,19 @@ if TYPE_CHECKING:
     from plumbline.reference_broker.nats.jetstream.streams.stream import Stream
 
 
-def recover(jetstream: JetStream, ledger: WriteQueue, files: Mapping[str, bytes], now: int) -> list[str]:
+def recover(jetstream: JetStream, write_queue: WriteQueue, files: Mapping[str, bytes], now: int) -> list[str]:
     """Give ``jetstream``, which has no stream yet, what ``files`` hold; the warnings."""
-    return _Recovery(jetstream, ledger, files, now).run()
+    return _Recovery(jetstream, write_queue, files, now).run()
 
 
 class _Recovery:
     """One start of one broker."""
 
     def __init__(
-        self, jetstream: JetStream, ledger: WriteQueue, files: Mapping[str, bytes], now: int
+        self, jetstream: JetStream, write_queue: WriteQueue, files: Mapping[str, bytes], now: int
     ) -> None:
         self.jetstream = jetstream
-        self.ledger = ledger
+        self.write_queue = write_queue
         self.files = files
         self.now = now
         self.warnings: list[str] = []
@@ -64,7 +64,7 @@ class _Recovery:
 
     def set_aside_damaged(self, path: str, damaged: str, consequence: str) -> None:
         backup_path = f"{layout.DAMAGED}/{self.now}-{path.replace('/', '-')}"
-        self.ledger.enter(Move(path, backup_path))
+        self.write_queue.enter(Move(path, backup_path))
         what = "is damaged" if damaged in self.files else "is missing"
         self.warnings.append(f"{damaged} {what}: {consequence}; {path} is kept as {backup_path}")
 
@@ -72,14 +72,14 @@ class _Recovery:
 
     def stream(self, folder: str, metadata: StreamMetadata) -> Stream | None:
         jetstream, config = self.jetstream, metadata.config
-        with self.ledger.suppressed():
+        with self.write_queue.suppressed():
             stream = jetstream.stream_type(jetstream, config, metadata.created)
         store = stream.store
         if not isinstance(store, FileStore):  # a stream that was made again to be kept elsewhere
             return None
         jetstream.streams[config.name] = stream
         blocks = self.blocks(folder)
-        with self.ledger.suppressed():
+        with self.write_queue.suppressed():
             store.empty()
             cuts = store.restore(blocks, lambda record: self.remember_message_id(stream, record))
         store.apply_restored(blocks, cuts)
@@ -131,21 +131,21 @@ class _Recovery:
                 logs.discard(log)
                 found.append((metadata.created, metadata.name, metadata, log))
         for path in logs:
-            self.ledger.enter(Remove(path))  # of a consumer that was being deleted
+            self.write_queue.enter(Remove(path))  # of a consumer that was being deleted
         for _, _, metadata, log in sorted(found, key=lambda one: one[:2]):
             self.consumer(stream, metadata, log)
 
     def consumer(self, stream: Stream, metadata: ConsumerMetadata, log: str) -> None:
         data = self.files.get(log, b"")
         entries, end = consumer_log.read(data)
-        with self.ledger.suppressed():
+        with self.write_queue.suppressed():
             consumer = stream.open_consumer(metadata.name, metadata.config, self.now)
             consumer.created = metadata.created
             if consumer.replay is not None and metadata.replay_until is not None:
                 consumer.replay.until = metadata.replay_until
             consumer_log.replay(consumer, entries)
         if end < len(data):
-            self.ledger.enter(Truncate(log, end))
+            self.write_queue.enter(Truncate(log, end))
             self.warnings.append(
                 f"{log} is damaged at byte {end}: the last {len(data) - end} bytes are cut, consumer "
                 f"{metadata.name!r} of stream {stream.config.name!r} has lost what it delivered and what was "

@@ -67,10 +67,12 @@ class LostTail(Struct, frozen=True):
 class FileStore(MemoryStore):
     """The messages of ``stream``, in ``folder``."""
 
-    def __init__(self, stream: str, folder: str, ledger: WriteQueue, block_size: int = BLOCK_SIZE) -> None:
+    def __init__(
+        self, stream: str, folder: str, write_queue: WriteQueue, block_size: int = BLOCK_SIZE
+    ) -> None:
         super().__init__(file_record_size)
         self.folder = folder
-        self.ledger = ledger
+        self.write_queue = write_queue
         self.block_size = block_size
         self.codec = RecordCodec(stream)
         self.blocks: list[BlockFile] = []
@@ -109,7 +111,7 @@ class FileStore(MemoryStore):
         super().restart_at(seq)
         self._begin_block(RESTARTS)
         for block in self.blocks[:-1]:
-            self.ledger.enter(Remove(block.path))
+            self.write_queue.enter(Remove(block.path))
         del self.blocks[:-1]
 
     def atomically(self, change: Callable[[], T]) -> T:
@@ -130,7 +132,7 @@ class FileStore(MemoryStore):
             self._group.append(record)
             return
         block.size += len(record)
-        self.ledger.append(block.path, record)
+        self.write_queue.append(block.path, record)
 
     # Blocks
 
@@ -162,7 +164,7 @@ class FileStore(MemoryStore):
     def _delete_unused_blocks(self) -> None:
         """What is removed in later blocks was in earlier ones: only they can go, oldest first."""
         while len(self.blocks) > 1 and not self.blocks[0].live_messages:
-            self.ledger.enter(Remove(self.blocks.pop(0).path))
+            self.write_queue.enter(Remove(self.blocks.pop(0).path))
 
     def _compact(self, block: BlockFile) -> None:
         """Write ``block`` again, with what still counts."""
@@ -179,7 +181,7 @@ class FileStore(MemoryStore):
         records += [mark(REMOVED, seq) for seq in block.removed_elsewhere]
         data = b"".join(records)
         block.size = len(data)
-        self.ledger.enter(Replace(block.path, data))
+        self.write_queue.enter(Replace(block.path, data))
 
     # Recovery
 
@@ -216,11 +218,11 @@ class FileStore(MemoryStore):
     def apply_restored(self, blocks: Sequence[tuple[int, bytes]], cuts: Sequence[LostTail]) -> None:
         """After ``restore``: the files become what was read."""
         for cut in cuts:
-            self.ledger.enter(Truncate(cut.path, cut.offset))
+            self.write_queue.enter(Truncate(cut.path, cut.offset))
         block_numbers = {block.number for block in self.blocks}
         for number, _ in blocks:
             if number not in block_numbers:
-                self.ledger.enter(Remove(layout.block(self.folder, number)))
+                self.write_queue.enter(Remove(layout.block(self.folder, number)))
         self._delete_unused_blocks()
 
     def _apply(self, record: Record, block: BlockFile, offset: int, found: Callable[[Record], None]) -> None:

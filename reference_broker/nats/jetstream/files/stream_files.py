@@ -18,34 +18,34 @@ if TYPE_CHECKING:
 class StreamFiles:
     """The folder of ``stream``, by name."""
 
-    def __init__(self, stream: str, ledger: WriteQueue) -> None:
+    def __init__(self, stream: str, write_queue: WriteQueue) -> None:
         self.stream = stream
         self.folder = layout.stream_folder(stream)
-        self.ledger = ledger
+        self.write_queue = write_queue
 
     def open_store(self) -> FileStore:
-        return FileStore(self.stream, self.folder, self.ledger)
+        return FileStore(self.stream, self.folder, self.write_queue)
 
     def save(self, stream: Stream) -> None:
         metadata = layout.seal(StreamMetadata(stream.config, stream.created))
-        self.ledger.enter(Replace(layout.stream_metadata(self.folder), metadata))
+        self.write_queue.enter(Replace(layout.stream_metadata(self.folder), metadata))
 
     def remove(self) -> None:
-        self.ledger.enter(Remove(self.folder))
+        self.write_queue.enter(Remove(self.folder))
 
     def open_log(self, consumer: ConsumerDelivery) -> ConsumerLog:
-        return ConsumerLog(layout.consumer_log(self.folder, consumer.name), self.ledger, consumer)
+        return ConsumerLog(layout.consumer_log(self.folder, consumer.name), self.write_queue, consumer)
 
     def save_consumer(self, consumer: ConsumerDelivery) -> None:
         until = consumer.replay.until if consumer.replay is not None else None
         metadata = ConsumerMetadata(consumer.name, consumer.config, consumer.created, until)
-        self.ledger.enter(
+        self.write_queue.enter(
             Replace(layout.consumer_metadata(self.folder, consumer.name), layout.seal(metadata))
         )
 
     def remove_consumer(self, consumer: ConsumerDelivery) -> None:
         if consumer.log is not None:
-            self.ledger.cancel_deferred(consumer.log)
-            self.ledger.enter(Remove(layout.consumer_metadata(self.folder, consumer.name)))
-            self.ledger.enter(Remove(consumer.log.path))
+            self.write_queue.cancel_deferred(consumer.log)
+            self.write_queue.enter(Remove(layout.consumer_metadata(self.folder, consumer.name)))
+            self.write_queue.enter(Remove(consumer.log.path))
             consumer.log = None
