@@ -281,7 +281,11 @@ class WatchedProxy:
 
 
 class _Silence:
-    """A direction in which nothing passes; see ``pipe.TrafficHook``."""
+    """A direction in which nothing passes, no end of the server either; see ``pipe.TrafficHook``.
+
+    The server, which hears nothing, may end the connection: on a network that is silent the client does not
+    learn that. What the client ends is over.
+    """
 
     def __init__(self, pipe: Pipe) -> None:
         self._pipe = pipe
@@ -291,10 +295,13 @@ class _Silence:
         """Lost."""
 
     def forward_end(self) -> None:
-        self._pipe.forward_end()
+        if self._pipe.direction is Direction.TO_SERVER:
+            for pipe in self._pipe.link.pipes:
+                pipe.forward_end()
 
     def forward_reset(self, why: str) -> None:
-        self._pipe.link.abort_now(self._pipe.direction, why)
+        if self._pipe.direction is Direction.TO_SERVER:
+            self._pipe.link.abort_now(self._pipe.direction, why)
 
     def end(self) -> None:
         """There is nothing to forget."""

@@ -16,11 +16,13 @@ from types import ModuleType
 from typing import Any
 
 import aiormq.channel
+import aiormq.connection
 from msgspec import Struct
 
 ROOT = Path(__file__).parents[2]
 ADAPTER = ROOT / "conformance" / "clients" / "adapters" / "aio_pika" / "adapter.py"
 Channel: Any = aiormq.channel.Channel  # Any, since its methods are replaced
+Connection: Any = aiormq.connection.Connection
 Line = dict[str, Any]
 Change = Callable[[Line], Line | None]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from pamqp.body import ContentBody
 
-from tests.mutation.broken_amqp_client import Channel, Line, change_command, fault, hiding
+from tests.mutation.broken_amqp_client import Channel, Connection, Line, change_command, fault, hiding
 
 # Settling
 
@@ -216,6 +216,11 @@ def _(_: Any, adapter: Any) -> None:
         tasks.append(asyncio.create_task(original(command)))
 
     adapter.do_tx_commit = commit
+
+
+@fault("heartbeats-of-the-broker-are-not-missed", "CLIENT-LOSS-005")
+def _(_: Any, __: Any) -> None:
+    Connection.HEARTBEAT_GRACE_MULTIPLIER = 1000
 
 
 @fault("no-heartbeat", "CLIENT-LOSS-005")

@@ -183,6 +183,26 @@ def test_a_silent_connection_stays_open_and_the_next_one_is_whole(broker: str) -
         assert answered == ["1", "2"]
 
 
+def test_a_silent_connection_does_not_show_that_the_server_ended_it() -> None:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as listener,
+        watched(f"nats://127.0.0.1:{listener.getsockname()[1]}") as proxy,
+        client(proxy) as silent,
+    ):
+        served, _ = listener.accept()
+        with served:
+            served.sendall(b'INFO {"server_id":"S"}\r\n')
+            assert proxy.wait_until(lambda: has(proxy, Info), WITHIN_S)
+            assert silent.recv(65536).startswith(b"INFO")
+            proxy.silence_connections()
+        silent.settimeout(0.2)
+        with pytest.raises(TimeoutError):
+            silent.recv(1)
+        silent.close()
+        ends = ["closed by the client", "closed by the server"]
+        assert proxy.wait_until(lambda: [one.text for one in proxy.remarks][1:] == ends, WITHIN_S)
+
+
 def test_connections_to_another_address_have_names_of_their_own(broker: str) -> None:
     with watched(broker) as proxy, client(proxy) as first:
         connected(proxy, first)

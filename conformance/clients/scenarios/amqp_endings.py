@@ -17,7 +17,7 @@ from plumbline.wire.amqp import Method
 NOT_FOUND = 404
 CONNECTION_FORCED = 320
 HEARTBEAT_S = 1
-SILENT_WITHIN_S = 8.0  # two heartbeats, and time for a busy machine
+SILENT_WITHIN_S = 15.0  # pika looks every six seconds: two heartbeats have no upper bound
 
 
 def closed_by_the_server(scene: AmqpScene) -> AdapterEvent | None:
