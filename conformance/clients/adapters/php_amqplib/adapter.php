@@ -11,6 +11,7 @@ use PhpAmqpLib\Connection\AMQPStreamConnection;
 use PhpAmqpLib\Exception\AMQPBasicCancelException;
 use PhpAmqpLib\Exception\AMQPExceptionInterface;
 use PhpAmqpLib\Exception\AMQPProtocolChannelException;
+use PhpAmqpLib\Exception\AMQPTimeoutException;
 use PhpAmqpLib\Message\AMQPMessage;
 use PhpAmqpLib\Package;
 use PhpAmqpLib\Wire\AMQPTable;
@@ -19,6 +20,7 @@ require_once 'PhpAmqpLib/autoload.php';
 
 const FEATURES = 'reset declare publish publish.mandatory publish.async publish.message_id confirm consume get ack ack.multiple '
     . 'nack reject qos tx bind blocked';
+const WAIT_S = 0.001;
 const PAUSE_US = 5000;
 
 function say(array $line): void
@@ -86,9 +88,11 @@ final class Adapter
     private function dispatch($channel): void
     {
         try {
-            do {
-                $channel->wait(null, true);
+            do { // not without blocking: that way it never looks whether the broker's heartbeats are missed
+                $channel->wait(null, false, WAIT_S);
             } while ($channel->hasPendingMethods());
+        } catch (AMQPTimeoutException) {
+            return; // nothing has come
         } catch (AMQPBasicCancelException $error) {
             foreach ($this->consumers as $name => [$mine, $tag]) {
                 if ($mine === $channel && $tag === $error->consumerTag) {
