@@ -144,6 +144,10 @@ class BaseConnection:
         """Whether this is the answer to it."""
         raise NotImplementedError
 
+    def _liveness_replies_due(self, stream: int | None) -> int:
+        """How many such answers are due on ``stream`` for what the check itself has sent."""
+        return 0
+
     def _is_on_stream(self, operation: Any, stream: int | None) -> bool:
         """Whether who waits on ``stream`` of this connection must look at ``operation``; None is all."""
         return True
@@ -345,6 +349,8 @@ class BaseConnection:
     ) -> Arrival | bool:
         """What came late on ``stream``; else whether the question on ``asked`` was answered."""
         sent_at = time.monotonic()
+        due = self._liveness_replies_due(asked)  # they come first
+        late: Arrival | None = None
         self._may_ask = self._send_liveness_request(asked)
         answered = not self._may_ask and self._is_alive()
         until = time.monotonic() + GRACE_S
@@ -354,6 +360,10 @@ class BaseConnection:
                 answered = True
                 # Slow to answer this, it may be slow with the other, too; a quick one costs no time.
                 until = max(until, arrival.at + PATIENCE * (arrival.at - sent_at))
+                if due:
+                    late, due = late or arrival, due - 1
+                elif late is not None:
+                    return late
             elif self._is_on_stream(arrival.operation, stream):
                 return arrival
         return answered

@@ -7,6 +7,7 @@ is opened when it is first used, unless the check opens its channels itself.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -78,6 +79,7 @@ class AmqpConnection(BaseConnection):
     liveness_request = "channel.open"
 
     def __init__(self, name: str, link: Link, wiring: ConnectionContext) -> None:
+        self._flows_due: Counter[int] = Counter()  # channel.flow-ok, by channel
         super().__init__(name, link, _AlarmDecoder(Sender.SERVER, LIMITS), wiring)
         self.start: Method | None = None  # connection.start, if a handshake took it
         self.tuned: dict[str, Any] = {}  # the arguments of our connection.tune-ok
@@ -109,6 +111,7 @@ class AmqpConnection(BaseConnection):
         super().send(*map(self._split_body, operations))
         for operation in operations:
             self._follow(operation)
+            self._flows_due[operation.channel] += operation.method == "channel.flow"
 
     def _split_body(self, operation: Operation) -> Operation:
         """With body frames as small as was agreed."""
@@ -161,6 +164,8 @@ class AmqpConnection(BaseConnection):
         return str(redacted(operation)), redacted(operation).raw
 
     def _auto_reply(self, operation: Operation) -> None:
+        if operation.method == "channel.flow-ok":
+            self._flows_due[operation.channel] = max(self._flows_due[operation.channel] - 1, 0)
         if operation.channel != self._spare or not self._spare:
             self._follow(operation)
         if not isinstance(operation, Method):
@@ -199,6 +204,9 @@ class AmqpConnection(BaseConnection):
         if operation.method == "channel.flow-ok":
             return operation.channel == self._asked
         return operation.channel == self._spare and operation.method == "channel.open-ok"
+
+    def _liveness_replies_due(self, stream: int | None) -> int:
+        return 0 if stream is None else self._flows_due[stream]
 
     def _is_on_stream(self, operation: Operation, stream: int | None) -> bool:
         return stream is None or operation.channel in (stream, 0)
@@ -241,7 +249,7 @@ class AmqpConnection(BaseConnection):
         waiting = set(self._open_channels)
         before: list[Operation] = []
         for channel in sorted(waiting):
-            super().send(Method.make("channel.flow", channel, active=True))
+            self.send(Method.make("channel.flow", channel, active=True))
         while waiting:
             operation = self.arrival(within, "channel.flow-ok").operation
             if operation.method == "channel.flow-ok":

@@ -46,12 +46,14 @@ class NatsConnection(BaseConnection):
     def __init__(self, name: str, link: Link, wiring: ConnectionContext) -> None:
         self.api_prefix = API_PREFIX  # of JetStream, for this run
         self.nonce = ""  # of the newest INFO, which may have come already
+        self._pongs_due = 0
         super().__init__(name, link, Decoder(Sender.SERVER, CLIENT_LIMITS), wiring)
         self.info: Info | None = None
         self.rewrite: Callable[[Operation], Operation] | None = None  # what is sent, as the run deploys it
 
     def send(self, *operations: Operation) -> None:
         """As the base."""
+        self._pongs_due += sum(isinstance(operation, Ping) for operation in operations)
         super().send(*(operations if self.rewrite is None else map(self.rewrite, operations)))
 
     def _copied(self, operations: Sequence[Operation]) -> int:
@@ -76,6 +78,8 @@ class NatsConnection(BaseConnection):
     def _auto_reply(self, operation: Operation) -> None:
         if isinstance(operation, Info):
             self.nonce = str(operation.fields.get("nonce") or self.nonce)
+        if isinstance(operation, Pong):
+            self._pongs_due = max(self._pongs_due - 1, 0)
         if isinstance(operation, Ping) and self.answers_pings:
             self._send_auto_reply(Pong.make().raw, "PONG")
 
@@ -85,6 +89,9 @@ class NatsConnection(BaseConnection):
 
     def _is_liveness_reply(self, operation: Operation) -> bool:
         return isinstance(operation, Pong)
+
+    def _liveness_replies_due(self, stream: int | None) -> int:
+        return self._pongs_due
 
     def take(self, within: float, skip: Collection[type[Operation]] | None = None) -> Operation | None:
         operation = super().take(within, skip)

@@ -16,10 +16,10 @@ from msgspec.structs import replace
 from plumbline.conformance import received
 from plumbline.conformance.nats.connection import NatsConnection
 from plumbline.conformance.nats.session import NatsSession
-from plumbline.conformance.outcomes import Failed, Flooded, Inconclusive, Unanswered
+from plumbline.conformance.outcomes import Failed, Flooded, Inconclusive, NothingCame, Unanswered
 from plumbline.conformance.running import RunningTarget
 from plumbline.conformance.target import NatsUrl, open_target
-from plumbline.wire.nats import Err, Msg, Ping, Pub
+from plumbline.wire.nats import Err, Msg, Ping, Pong, Pub
 from tests.conformance.scripted import INFO, lines, nats, scripted
 
 Answer = Callable[[socket.socket, bytes], None]
@@ -94,6 +94,43 @@ def test_late_operation_is_inconclusive() -> None:
         pytest.raises(Inconclusive, match=r"came \d.* after its limit"),
     ):
         client.expect(Msg, within=0.05)
+
+
+@contextmanager
+def connected_to_a_server_that_owes_a_pong(pongs: bytes) -> Iterator[NatsConnection]:
+    """``pongs`` are its answer to the second PING after the handshake; the first has none."""
+
+    def owing(link: socket.socket) -> None:
+        link.sendall(INFO)
+        answers = iter((b"PONG\r\n", b"", pongs))
+        for line in lines(link):
+            if line == b"PING\r\n":
+                link.sendall(next(answers))
+
+    with scripted(nats(lambda link, line: None)) as healthy:
+        access = open_target(NatsUrl.parse(healthy))
+    with scripted(owing) as address:
+        moved = replace(access, running=RunningTarget(NatsUrl.parse(address)))
+        with NatsSession(moved) as session:
+            client = session.connect()
+            client.send(Ping.make())
+            yield client
+
+
+def test_a_pong_that_comes_with_the_next_one_was_late() -> None:
+    with (
+        connected_to_a_server_that_owes_a_pong(b"PONG\r\nPONG\r\n") as client,
+        pytest.raises(Inconclusive, match=r"came \d.* after its limit"),
+    ):
+        client.expect(Pong, within=0.05)
+
+
+def test_a_pong_that_never_comes_is_a_failure() -> None:
+    with (
+        connected_to_a_server_that_owes_a_pong(b"PONG\r\n") as client,
+        pytest.raises(NothingCame),
+    ):
+        client.expect(Pong, within=0.05)
 
 
 def test_a_server_that_is_slow_to_answer_at_all_is_given_time_for_the_rest() -> None:
