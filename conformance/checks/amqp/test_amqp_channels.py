@@ -77,6 +77,36 @@ def test_channel_number_above_channel_max(session: AmqpSession) -> None:
     expect_one_of(session, connection, Method.make("channel.open", 6), *allowed)
 
 
+@verifies("AMQP-CHAN-030", source="AMQP 0-9-1 XML, channel.close-ok")
+def test_nothing_comes_after_channel_close_ok(session: AmqpSession) -> None:
+    """A channel is closed right behind what it publishes and consumes: what is on its way comes before
+    close-ok, or never."""
+    queue = session.stage.queue("ORDERS")
+    connection = opened(session)
+    connection.call("confirm.select", 1)
+    connection.call("basic.qos", 2, prefetch_count=0)
+    nowhere = session.name("NOWHERE")
+    connection.send(
+        Method.make("basic.consume", 1, queue=queue, no_ack=True),
+        *(Method.make("basic.publish", 1, routing_key=queue, body=b"%d" % number) for number in range(10)),
+        Method.make("basic.publish", 1, routing_key=nowhere, mandatory=True, body=b"lost"),
+        Method.make("channel.close", 1, reply_code=200),
+    )
+    while (operation := connection.take(within=5.0)) is not None:
+        if operation.method == "channel.close-ok":
+            break
+    session.require(operation is not None, "no answer", expected="channel.close-ok", actual="nothing")
+    connection.send(Method.make("queue.declare", 2, queue=queue, passive=True))
+    late = connection.take(within=5.0)
+    session.require(
+        late is not None and late.channel == 2,
+        "something comes on a closed channel",
+        expected="[2] queue.declare-ok, and nothing on channel 1",
+        actual=str(late or "nothing"),
+    )
+    connection.expect_silence(for_s=0.2)
+
+
 @verifies("AMQP-CHAN-018", source="AMQP 0-9-1 XML, channel.flow")
 def test_flow_may_be_stopped(session: AmqpSession) -> None:
     """channel.flow with active false is refused with 540; or it is answered so, and pauses deliveries."""
