@@ -226,10 +226,11 @@ def declared_things(session: AmqpSession, server: OwnServer) -> Iterator[None]:
 
 
 def exclusive_queue(session: AmqpSession, server: OwnServer) -> Iterator[None]:
-    """An exclusive queue, whose connection lives as long as the broker."""
-    client = session.connect_to(server, "owner")
-    queue = session.name("MINE")
-    client.call("queue.declare", queue=queue, durable=True, exclusive=True)
-    session.stage_on(server).publish(queue, b"lost", PERSISTENT)
-    yield
-    session.stage_on(server).expect_queue(queue, exists=False)
+    """Exclusive queues, whose connections live as long as the broker: it is stopped, and then killed."""
+    for name in ("MINE", "MINE-AGAIN"):
+        client = session.connect_to(server, f"owner of {name}")
+        queue = session.name(name)
+        client.call("queue.declare", queue=queue, durable=True, exclusive=True)
+        session.stage_on(server).publish(queue, b"lost", PERSISTENT)
+        yield
+        session.stage_on(server).expect_queue(queue, exists=False)

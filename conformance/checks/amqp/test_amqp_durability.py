@@ -370,7 +370,7 @@ def test_durable_things_are_as_they_were_declared(session: AmqpSession) -> None:
 
 @verifies("AMQP-DURABILITY-017", source="AMQP 0-9-1 XML, queue.declare, parameter exclusive", shares=RESTARTS)
 def test_exclusive_queue_goes_with_the_broker(session: AmqpSession) -> None:
-    """After a restart an exclusive queue is gone, though it was declared durable."""
+    """After a restart, and after a crash, an exclusive queue is gone, though it was declared durable."""
     judge_part(session, exclusive_queue, PARTS, ENDINGS)
 
 

@@ -179,6 +179,28 @@ def test_queue_expiry(session: AmqpSession) -> None:
     session.stage.expect_queue(morgue, message_count=0)
 
 
+@verifies("AMQP-TTL-015", source=f'{TTL_DOC}, "Queue TTL"')
+def test_queue_expires_after_its_last_consumer(session: AmqpSession) -> None:
+    """A queue with x-expires is deleted so long after its consumer is cancelled, or loses its connection."""
+    client = session.connect()
+    client.call("confirm.select")
+    left = {
+        name: session.stage.queue(name, arguments={"x-expires": TTL_MS}) for name in ("CANCELLED", "LOST")
+    }
+    leavers = {}
+    for name, queue in left.items():
+        leavers[name] = session.connect(f"consumer of {name}")
+        leavers[name].send(Method.make("basic.consume", 1, queue=queue, consumer_tag="c", no_ack=True))
+        leavers[name].expect("basic.consume-ok", 1)
+    session.pause(TTL_S / 2)
+    left_at = time.monotonic()
+    leavers["CANCELLED"].send(Method.make("basic.cancel", 1, consumer_tag="c"))
+    leavers["CANCELLED"].expect("basic.cancel-ok", 1)
+    leavers["LOST"].close()
+    for name, queue in left.items():
+        _require_age(session, f"left ({name})", _await_end(session, client, queue, left_at))
+
+
 def _require_age(session: AmqpSession, what: str, lived: float) -> None:
     session.require(
         lived >= EARLIEST * TTL_S,

@@ -166,6 +166,22 @@ def what_expires_at_once_reaches_nobody(broker: Broker) -> None:
     replace(broker.deliveries, "enqueue", enqueue)
 
 
+@defect("AMQP-TTL-015")
+def queues_that_had_a_consumer_stay(broker: Broker) -> None:
+    """A queue with x-expires stays for ever once its last consumer is gone."""
+    original = broker.topology.consumer_gone
+    used = broker.topology.queue_used
+
+    def consumer_gone(queue: Queue, now: int) -> None:
+        broker.topology.queue_used = lambda queue, now: None  # type: ignore[method-assign]
+        try:
+            original(queue, now)
+        finally:
+            broker.topology.queue_used = used  # type: ignore[method-assign]
+
+    replace(broker.topology, "consumer_gone", consumer_gone)
+
+
 @defect("AMQP-TTL-008")
 def used_queues_expire(broker: Broker) -> None:
     """A queue with x-expires is deleted though it has a consumer."""

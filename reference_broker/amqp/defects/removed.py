@@ -164,9 +164,8 @@ def restarts_forget_auto_delete_of_exchanges(broker: Broker) -> None:
     when_restored(broker, change)
 
 
-@defect("AMQP-DURABILITY-017")
-def exclusive_queues_survive(broker: Broker) -> None:
-    """After a restart a durable queue is there that was exclusive."""
+def _records_exclusive_queues(broker: Broker) -> None:
+    """A durable queue is entered though it is exclusive."""
     original = broker.store.record_queue_declared
 
     def queue_declared(queue: Queue) -> None:
@@ -175,6 +174,12 @@ def exclusive_queues_survive(broker: Broker) -> None:
         queue.owner = owner
 
     replace(broker.store, "record_queue_declared", queue_declared)
+
+
+@defect("AMQP-DURABILITY-017")
+def exclusive_queues_survive(broker: Broker) -> None:
+    """After a restart a durable queue is there that was exclusive."""
+    _records_exclusive_queues(broker)
     deleted = broker.store.record_queue_deleted
 
     def queue_deleted(queue: Queue) -> None:
@@ -182,3 +187,9 @@ def exclusive_queues_survive(broker: Broker) -> None:
             deleted(queue)
 
     replace(broker.store, "record_queue_deleted", queue_deleted)
+
+
+@defect("AMQP-DURABILITY-017")
+def exclusive_queues_survive_a_crash(broker: Broker) -> None:
+    """After kill -9 a durable queue is there that was exclusive."""
+    _records_exclusive_queues(broker)
