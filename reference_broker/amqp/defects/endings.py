@@ -279,7 +279,7 @@ def late_requeues_wait_for_a_look(broker: Broker) -> None:
 
     def deliver_ready_all(queues: Iterable[Queue], now: int) -> None:
         for queue in queues:
-            if not queue.deleted:
+            if not queue.deleted and queue.turn:
                 deliveries.deliver_ready(queue, now)
 
     replace(deliveries, "deliver_ready_all", deliver_ready_all)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from plumbline.reference_broker.amqp.alarms import AmqpTimer
 from plumbline.reference_broker.amqp.connections.connection import Channel
 from plumbline.reference_broker.amqp.core import Broker
 from plumbline.reference_broker.amqp.defects import defect, replace
@@ -164,6 +165,34 @@ def what_expires_at_once_reaches_nobody(broker: Broker) -> None:
         return True if expires is not None and expires <= now else original(queue, message, now)
 
     replace(broker.deliveries, "enqueue", enqueue)
+
+
+@defect("AMQP-TTL-004")
+def what_follows_a_delivery_has_time(broker: Broker) -> None:
+    """What comes to the head because others were delivered expires only when someone looks."""
+    original = broker.deliveries.deliver_ready
+
+    def deliver_ready(queue: Queue, now: int) -> None:
+        waited = len(queue.ready) > 1
+        original(queue, now)
+        if waited:
+            broker.alarms.clear((AmqpTimer.HEAD, queue))
+
+    replace(broker.deliveries, "deliver_ready", deliver_ready)
+
+
+@defect("AMQP-TTL-004")
+def what_follows_a_drop_has_time(broker: Broker) -> None:
+    """What comes to the head because a full queue dropped others expires only when someone looks."""
+    original = broker.deliveries.drop_overflow
+
+    def drop_overflow(queue: Queue, now: int) -> None:
+        before = len(queue.ready)
+        original(queue, now)
+        if len(queue.ready) < before:
+            broker.alarms.clear((AmqpTimer.HEAD, queue))
+
+    replace(broker.deliveries, "drop_overflow", drop_overflow)
 
 
 @defect("AMQP-TTL-015")

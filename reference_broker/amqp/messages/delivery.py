@@ -93,6 +93,7 @@ class Deliveries:
             entry = queue.pop()
             self.discard(queue, entry)
             self.dead_letter(queue, entry.message, MAXLEN, now)
+        self.drop_expired(queue, now)
 
     def expiry(self, queue: Queue, message: PublishedMessage, now: int) -> int | None:
         """The sooner of the queue's and the message's own time to live, as a moment."""
@@ -151,6 +152,7 @@ class Deliveries:
             if len(turn) > 1:
                 self.take_turns(queue)
             self.deliver(consumer, queue.pop(), now)
+        self.drop_expired(queue, now)  # what is at the head now has its time, too
 
     def has_capacity(self, consumer: QueueConsumer) -> bool:
         """Prefetch limits count what is not settled; without acknowledgements nothing is."""
@@ -284,5 +286,3 @@ class Deliveries:
                 self.deliver_ready(queue, now)
                 if queue.limited:
                     self.drop_overflow(queue, now)
-                if len(queue.ready) and queue.ready.first().expires is not None:
-                    self.drop_expired(queue, now)
