@@ -184,13 +184,16 @@ def test_queue_expires_after_its_last_consumer(session: AmqpSession) -> None:
     """A queue with x-expires is deleted so long after its consumer is cancelled, or loses its connection."""
     client = session.connect()
     client.call("confirm.select")
-    left = {
-        name: session.stage.queue(name, arguments={"x-expires": TTL_MS}) for name in ("CANCELLED", "LOST")
-    }
-    leavers = {}
+    left = {name: session.name(name) for name in ("CANCELLED", "LOST")}
+    leavers = {name: session.connect(f"consumer of {name}") for name in left}
     for name, queue in left.items():
-        leavers[name] = session.connect(f"consumer of {name}")
-        leavers[name].send(Method.make("basic.consume", 1, queue=queue, consumer_tag="c", no_ack=True))
+        leavers[name].call("basic.qos", 1)
+        # Together, so that no queue expires before it has a consumer.
+        leavers[name].send(
+            Method.make("queue.declare", 1, queue=queue, durable=True, arguments={"x-expires": TTL_MS}),
+            Method.make("basic.consume", 1, queue=queue, consumer_tag="c", no_ack=True),
+        )
+        leavers[name].expect("queue.declare-ok", 1)
         leavers[name].expect("basic.consume-ok", 1)
     session.pause(TTL_S / 2)
     left_at = time.monotonic()
