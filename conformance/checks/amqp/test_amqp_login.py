@@ -16,6 +16,7 @@ from plumbline.conformance.outcomes import Failed, Unsupported
 from plumbline.wire.amqp import encode_entries
 
 AMQPLAIN = "AMQPLAIN"
+SETTINGS = "amqp-settings"
 MECHANISMS = 'RabbitMQ, "Access Control", "Authentication Mechanisms"'
 FAILURES = 'RabbitMQ, "Authentication Failure Notifications"'
 PROPERTIES = "AMQP 0-9-1 XML, connection.start-ok, parameter client-properties"
@@ -40,6 +41,21 @@ def test_amqplain_logs_in(session: AmqpSession) -> None:
     connection = _offered_amqplain(session)
     connection.send(start_ok(session.url(None), {"mechanism": AMQPLAIN}))
     connection.expect("connection.tune")
+
+
+@verifies(
+    "AMQP-CONN-011",
+    source='AMQP 0-9-1 XML, connection.start-ok, parameter mechanism, rule "validity"',
+    is_long=True,
+    variant=SETTINGS,
+)
+def test_known_mechanism_that_was_not_offered(session: AmqpSession) -> None:
+    """Where AMQPLAIN is not offered, a login by it with the right password ends the connection."""
+    connection, start = greeted(session)
+    if AMQPLAIN in offered_mechanisms(start):
+        raise Unsupported("connection.start offers AMQPLAIN")
+    connection.send(start_ok(session.url(SETTINGS), {"mechanism": AMQPLAIN, "capabilities": {}}))
+    expect_end(session, connection, "a mechanism that was not offered")
 
 
 @verifies("AMQP-CONN-009", source=FAILURES, is_long=True)

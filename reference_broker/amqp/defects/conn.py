@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from msgspec.structs import replace as with_fields
+
 from plumbline.reference_broker.amqp.alarms import AmqpTimer
 from plumbline.reference_broker.amqp.connections.blocking import Blocking
 from plumbline.reference_broker.amqp.connections.connection import AmqpClientConnection
@@ -91,6 +93,22 @@ def any_mechanism_will_do(broker: Broker) -> None:
         if known is not None or mechanism in ("PLAIN", "AMQPLAIN"):
             return known
         return next(iter(broker.config.users.items()))
+
+    replace(broker.handshake, "credentials", credentials)
+
+
+@defect("AMQP-CONN-011")
+def known_mechanisms_need_no_offer(broker: Broker) -> None:
+    """AMQPLAIN logs in also where it is not offered."""
+    original = broker.handshake.credentials
+
+    def credentials(mechanism: str, response: str) -> tuple[str, str] | None:
+        config = broker.handshake.config
+        broker.handshake.config = with_fields(config, auth_mechanisms=("PLAIN", "AMQPLAIN"))
+        try:
+            return original(mechanism, response)
+        finally:
+            broker.handshake.config = config
 
     replace(broker.handshake, "credentials", credentials)
 
