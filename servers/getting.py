@@ -96,7 +96,7 @@ def version(target: NamedServer, program: Path) -> str:
 def install_methods(target: NamedServer) -> list[InstallMethod]:
     """How it can be had, in the order in which it is tried."""
     software, version = target.software, target.version
-    if software.start == "rabbitmq":
+    if software.module == "rabbitmq":
         if target.suite:
             command = f"apt-get download of {software.debian} from Debian {target.suite}"
             return [InstallMethod("suite", command, debian_suites.missing())]
@@ -116,7 +116,7 @@ def install_methods(target: NamedServer) -> list[InstallMethod]:
                 _missing_tools(*tools),
             )
         ]
-    if not version or software.start == "garagemq":
+    if not version or software.module == "garagemq":
         tools = [name for name in ("apt-get", "dpkg-deb") if shutil.which(name) is None]
         return [InstallMethod("debian", f"apt-get download {software.debian}", _missing_tools(*tools))]
     found: list[InstallMethod] = []

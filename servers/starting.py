@@ -9,7 +9,7 @@ from plumbline.servers.targets import Software
 
 
 def server_class(known: Software) -> type[ServerProcess]:
-    """``SERVER`` of the module that ``start`` names, in the folder of the protocol."""
-    module = importlib.import_module(f"plumbline.servers.{known.protocol}.{known.start}")
+    """``SERVER`` of the module that ``module`` names, in the folder of the protocol."""
+    module = importlib.import_module(f"plumbline.servers.{known.protocol}.{known.module}")
     found: type[ServerProcess] = module.SERVER
     return found

@@ -39,7 +39,7 @@ class Software:
     name: str
     protocol: str
     description: str
-    start: str
+    module: str
     newest: str
     versions: tuple[str, ...]
     program: str

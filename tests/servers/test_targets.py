@@ -12,7 +12,7 @@ FILE = """
 [toy]
 protocol = "nats"
 description = "A toy."
-start = "nats"
+module = "nats"
 newest = "1.10.0"
 versions = ["1.2.0", "1.2.9", "1.10.0"]
 program = "toy"
