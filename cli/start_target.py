@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,6 +21,7 @@ from plumbline.interpreter import python_command
 
 if TYPE_CHECKING:
     from plumbline.conformance.variants import Variant
+    from plumbline.servers.start_command import CommandServer, StartCommand
     from plumbline.servers.targets import Software
 
 NATS, AMQP = "nats", "amqp"
@@ -175,23 +176,46 @@ def _named(
 def _users(
     path: Path, name: str | None, configurations: Mapping[str, Variant], protocols: Collection[str]
 ) -> Iterator[RunningTarget]:
-    """A server of a user's file; only the plain one, if it takes no configuration."""
+    """A server of a user's file."""
     from plumbline.servers.user_targets import UserServer, user_target, user_targets
-    from plumbline.servers.variants import start_servers
 
     if name is None:
         raise UsageProblem(f"--targets-file needs --target; {path} has {', '.join(user_targets(path))}")
     known = user_target(path, name)
     _require_protocol(known.protocol, name, protocols)
-    wanted = configurations if known.takes_config else {MAIN: configurations[MAIN]}
     arguments = ("--targets-file", str(known.file), "--target", name)
-    restarts = python_command("-m", "plumbline.servers.user_foreground", str(known.file), name)
-    with start_servers({one: UserServer(known, wanted[one].config) for one in wanted}) as urls:
-        if known.protocol == AMQP:
+    program = python_command("-m", "plumbline.servers.user_foreground", str(known.file), name)
+    with _by_command(
+        known.command, lambda config: UserServer(known, config), arguments, program, configurations
+    ) as running:
+        yield running
+
+
+@contextmanager
+def _by_command(
+    command: StartCommand,
+    make: Callable[[Mapping[str, object]], CommandServer],
+    arguments: tuple[str, ...],
+    program: tuple[str, ...],
+    configurations: Mapping[str, Variant],
+) -> Iterator[RunningTarget]:
+    """A server that one command starts, ``make(CONFIG)``; only the plain one, if it takes no configuration.
+
+    ``program`` starts another in the foreground."""
+    from plumbline.servers.variants import start_servers
+
+    wanted = configurations if command.takes_config else {MAIN: configurations[MAIN]}
+    with start_servers({one: make(wanted[one].config) for one in wanted}) as urls:
+        if command.protocol == AMQP:
             running = RunningTarget(AmqpUrl.parse(urls[MAIN]), arguments=arguments)
         else:
             running = _running_at(urls, wanted, arguments)
-        yield replace(running, program=restarts if known.keeps_store else ())
+        yield replace(
+            running,
+            program=program if command.keeps_store or command.fresh else (),
+            keeps_store=command.keeps_store,
+            fresh=command.fresh,
+        )
 
 
 def _started(
@@ -202,9 +226,24 @@ def _started(
     nodes: int = 1,
 ) -> AbstractContextManager[RunningTarget]:
     """A real server. ``arguments`` are those of ``plumbline verify`` that start it again."""
+    if known.start:
+        return _started_by_command(known, binary, arguments, configurations)
     if known.protocol == NATS:
         return _started_nats(binary, arguments, configurations, nodes)
     return _started_amqp(known, binary, arguments, nodes)
+
+
+def _started_by_command(
+    known: Software, binary: str, arguments: tuple[str, ...], configurations: Mapping[str, Variant]
+) -> AbstractContextManager[RunningTarget]:
+    from plumbline.servers.start_command import CommandServer
+    from plumbline.servers.starting import command_of
+
+    command = command_of(known)
+    program = python_command("-m", "plumbline.servers.foreground", known.name, binary)
+    return _by_command(
+        command, lambda config: CommandServer(binary, command, config), arguments, program, configurations
+    )
 
 
 @contextmanager

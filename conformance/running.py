@@ -17,6 +17,7 @@ class RunningTarget(Struct, frozen=True):
     ``arguments``: those of ``plumbline verify`` that start this target again; None: there are none.
     ``has_level``: the protocol level that was asked for is the one it was started with, and reports.
     ``program``: a command that starts another server like it (``conformance.own_server``).
+    ``keeps_store``: what such a server has stored is there when it is started again.
     ``takes_settings``: that program takes the settings of an AMQP variant (``conformance.own_server``).
     ``restart``: such a command of a claims file, with {port} and {store}. The target
     itself may have another configuration.
@@ -28,9 +29,15 @@ class RunningTarget(Struct, frozen=True):
     arguments: tuple[str, ...] | None = None
     has_level: bool = False
     program: tuple[str, ...] = ()
+    keeps_store: bool = True
     takes_settings: bool = False
     fresh: bool = False
     restart: str = ""
+
+    @property
+    def restarts(self) -> bool:
+        """Whether Plumbline can start one like it, and start that again with what it stored."""
+        return bool(self.program) and self.keeps_store
 
     @property
     def mask(self) -> Mask:

@@ -1,6 +1,7 @@
 """A broker in the foreground: ``python -m plumbline.servers.foreground SOFTWARE PROGRAM -d FOLDER``.
 
 With ``-c FILE``, the settings of an AMQP variant as JSON, SIGUSR1 raises an alarm, and SIGUSR2 ends it.
+Of a NATS server ``-c FILE`` alone is a configuration as nats-server reads it, which names the folder.
 Prints one line that starts with its URL when clients can connect. SIGTERM ends it in order; kill -9 of the
 process group is a crash. What it stores is in the folder, for the next one. If it ends by itself, the end of
 what it printed follows, and the exit code is not 0.
@@ -17,8 +18,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from plumbline.servers.process import ServerError, ServerProcess
-from plumbline.servers.starting import server_class
-from plumbline.servers.targets import software
+from plumbline.servers.start_command import started_for_a_check
+from plumbline.servers.starting import new_server
+from plumbline.servers.targets import Software, software
 
 POLL_INTERVAL_S = 0.5
 LOG_LINES = 10
@@ -29,21 +31,30 @@ def main() -> int:
     """Runs until the server has ended."""
     parser = argparse.ArgumentParser(prog="python -m plumbline.servers.foreground", description=__doc__)
     parser.add_argument(
-        "software", choices=[name for name, known in software().items() if known.protocol == "amqp"]
+        "software",
+        choices=[name for name, known in software().items() if known.protocol == "amqp" or known.start],
     )
     parser.add_argument("program", type=Path)
-    parser.add_argument("-d", "--data-dir", type=Path, required=True)
+    parser.add_argument("-d", "--data-dir", type=Path)
     parser.add_argument("-c", "--config", type=Path)
     options = parser.parse_args()
-    kind = server_class(software()[options.software])
+    known = software()[options.software]
+    needed = options.data_dir if known.protocol == "amqp" else options.config
+    if needed is None:
+        parser.error(f"{known.name} needs {'-d FOLDER' if known.protocol == 'amqp' else '-c FILE'}")
+    return run(lambda: _server(known, options.program, options.data_dir, options.config))
 
-    def make() -> ServerProcess:
-        server = kind(options.program, options.data_dir, apart=False)
-        if options.config is not None:
-            server.configure(json.loads(options.config.read_bytes()))  # written by Plumbline
-        return server
 
-    return run(make)
+def _server(known: Software, program: Path, data: Path | None, config: Path | None) -> ServerProcess:
+    if data is None:
+        assert config is not None
+        return started_for_a_check(
+            lambda given, store: new_server(known, program, store, config=given, apart=False), config
+        )
+    server = new_server(known, program, data, apart=False)
+    if config is not None:
+        server.configure(json.loads(config.read_bytes()))  # written by Plumbline
+    return server
 
 
 def run(make: Callable[[], ServerProcess]) -> int:

@@ -25,10 +25,10 @@ def row_of(known: NamedServer) -> dict[str, Any]:
 
 def row_of_user(known: UserTarget) -> dict[str, Any]:
     """The same of a server of a user's file, whose version is not known."""
-    missing = "" if known.program else f"{known.command[0]} is not a program"
+    missing = "" if known.program else f"{known.command.words[0]} is not a program"
     way = {
         "means": "file",
-        "command": shlex.join(known.command),
+        "command": shlex.join(known.command.words),
         "possible": known.program is not None,
         "missing": missing,
     }

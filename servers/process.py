@@ -55,7 +55,7 @@ class ServerProcess:
     end_signal: signal.Signals = signal.SIGTERM  # ends it in order
     stop_signal: signal.Signals = signal.SIGTERM  # for a server whose folder is removed
     takes_settings: ClassVar[bool] = False  # of an AMQP variant, by ``configure``
-    fresh: ClassVar[bool] = False  # every check needs a server of its own: one check may end it
+    fresh: bool = False  # every check needs a server of its own: one check may end it
 
     def __init__(self, binary: Path | str, data: Path | None = None, *, apart: bool = True) -> None:
         found = shutil.which(binary)

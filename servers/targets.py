@@ -39,15 +39,24 @@ class Software:
     name: str
     protocol: str
     description: str
-    module: str
     newest: str
     versions: tuple[str, ...]
     program: str
+    module: str = ""
+    start: str = ""
+    ready: str = ""
+    stop: str = "SIGTERM"
+    environment: Mapping[str, str] = field(default_factory=dict)
+    files: Mapping[str, str] = field(default_factory=dict)
+    fresh: bool = False
     debian: str = ""
     go: str = ""
     suites: Mapping[str, str] = field(default_factory=dict)
     wheels: Mapping[str, str] = field(default_factory=dict)
     maven: str = ""
+    cargo: str = ""
+    pip: str = ""
+    jars: str = ""
     container: str = ""
     clusters: tuple[int, ...] = ()
 
@@ -156,19 +165,22 @@ def _version(known: Software, requested: str) -> str:
 def _software(path: Path, name: str, table: Any) -> Software:
     """Raises ``TargetError`` that names the field."""
     shapes: dict[str, type] = {known.name: str for known in fields(Software)}
-    shapes |= {"versions": list, "suites": dict, "wheels": dict, "clusters": list}
+    shapes |= {"versions": list, "clusters": list, "fresh": bool}
+    shapes |= dict.fromkeys(("suites", "wheels", "environment", "files"), dict)
     del shapes["name"]
-    optional = {"debian", "suites", "go", "wheels", "maven", "container", "clusters"}
+    required = {"protocol", "description", "newest", "versions", "program"}
     if not isinstance(table, dict):
         raise TargetError(f"{path.name}: {name!r} must be a table")
     for key in table:
         if key not in shapes:
             raise TargetError(f"{path.name}: [{name}] has an unknown key {key!r}; known: {', '.join(shapes)}")
     for key, shape in shapes.items():
-        if key not in table and key not in optional:
+        if key not in table and key in required:
             raise TargetError(f"{path.name}: [{name}] lacks {key!r}")
         if key in table and not isinstance(table[key], shape):
             raise TargetError(f"{path.name}: [{name}] {key!r} must be a {shape.__name__}")
+    if ("module" in table) == ("start" in table):
+        raise TargetError(f"{path.name}: [{name}] must have 'module' or 'start', and not both")
     versions = tuple(map(str, table["versions"]))
     if table["newest"] not in versions:
         raise TargetError(f"{path.name}: [{name}] newest = {table['newest']} is not in versions")

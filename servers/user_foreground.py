@@ -7,10 +7,11 @@ reads it, or ``-d FOLDER``, where it stores. It behaves as ``servers.foreground`
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 
 from plumbline.servers.foreground import run
+from plumbline.servers.process import ServerProcess
+from plumbline.servers.start_command import started_for_a_check
 from plumbline.servers.user_targets import UserServer, user_target
 
 
@@ -26,13 +27,11 @@ def main() -> int:
     return run(lambda: _server(options.file, options.name, options.data_dir, options.config))
 
 
-def _server(file: Path, name: str, data: Path | None, config: Path | None) -> UserServer:
+def _server(file: Path, name: str, data: Path | None, config: Path | None) -> ServerProcess:
+    target = user_target(file, name)
     if config is None:
-        return UserServer(user_target(file, name), data=data, apart=False)
-    given = json.loads(config.read_bytes())  # written by Plumbline
-    store = Path(given.pop("jetstream")["store_dir"])
-    del given["ports_file_dir"]
-    return UserServer(user_target(file, name), given, store, apart=False)
+        return UserServer(target, data=data, apart=False)
+    return started_for_a_check(lambda given, store: UserServer(target, given, store, apart=False), config)
 
 
 if __name__ == "__main__":

@@ -179,8 +179,12 @@ class AmqpSession(BaseSession):
         """A server like the target that no other check uses, not started yet. Raises ``Unsupported`` where
         Plumbline does not know how to start one."""
         running = self.target.running
-        if not running.program and not running.restart:
+        if not running.restarts and not running.restart:
             raise Unsupported(RESTARTS)
+        return self._server_like_the_target()
+
+    def _server_like_the_target(self) -> OwnServer:
+        running = self.target.running
         server = (
             OwnAmqpServer(running.program, {})
             if running.program

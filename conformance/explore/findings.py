@@ -106,7 +106,7 @@ class FindingsPrinter:
         self._out.flush()
 
     def _restarts(self, progress: SearchProgress) -> str:
-        if self._target.running.program:
+        if self._target.running.restarts:
             return f"restarts  {progress.restarts}, each of a server like it, with streams in files"
         return "restarts  none: Plumbline did not start this server (--server BINARY, or no URL)"
 

@@ -101,7 +101,7 @@ class Search:
     ) -> None:
         self.divergences: dict[str, Divergence] = {}
         self.progress = SearchProgress()
-        self.restarts = bool(target.running.program)  # whether the target can be
+        self.restarts = target.running.restarts  # whether the target can be
         self._faults = known_divergences()
         self.target = target
         self._witness = witness

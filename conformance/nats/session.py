@@ -181,10 +181,14 @@ class NatsSession(BaseSession):
         """A server like the target that no other check uses, not started yet; ``config`` goes into its
         configuration. Raises ``Unsupported`` where Plumbline does not know how to start one."""
         running = self.target.running
-        if not running.program and (not running.restart or config):
+        if not running.restarts and (not running.restart or config):
             raise Unsupported(RESTARTS)
+        return self._server_like_the_target(config)
+
+    def _server_like_the_target(self, config: dict[str, Any] | None = None) -> OwnServer:
+        running = self.target.running
         server = (
-            OwnServer(running.program, config)
+            OwnServer(running.program, config or {})
             if running.program
             else ClaimedServer(running.restart, running.url.protocol)
         )

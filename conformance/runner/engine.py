@@ -70,7 +70,7 @@ def run_check(
             refuse_other_dimensions(check, access)
             session.url(check.variant)
             if access.running.fresh:
-                session.use_own_server()
+                session.use_fresh_server()
             _run_to_its_end(check, session)
             if session.observations == 0:
                 raise Failed(

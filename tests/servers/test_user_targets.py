@@ -95,8 +95,8 @@ def test_the_configuration_has_the_port_the_store_and_what_a_check_needs(
     start = f"start = '{server_binary.path} -c {{config}}'"
     file = written(tmp_path, f'[real]\nprotocol = "nats"\n{start}\nready = "Server is ready"\n')
     known = user_target(file, "real")
-    assert known.takes_config
-    assert known.keeps_store
+    assert known.command.takes_config
+    assert known.command.keeps_store
     with UserServer(known, {"max_payload": 2048, "jetstream": True}) as server:
         target = open_target(NatsUrl.parse(server.url))
         assert target.info["max_payload"] == 2048
