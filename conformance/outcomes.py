@@ -50,10 +50,16 @@ class Inconclusive(CheckEnded):
 
 
 class Unanswered(Inconclusive):
-    """The server at ``address`` did not answer ``request``, which every living server answers."""
+    """The server at ``address`` did not answer ``request``, which every living server answers.
 
-    def __init__(self, message: str, *, request: str, address: str, **evidence: str) -> None:
+    ``only_here``: on this connection; it answers a new one.
+    """
+
+    def __init__(
+        self, message: str, *, request: str, address: str, only_here: bool = False, **evidence: str
+    ) -> None:
         super().__init__(message, **evidence)
+        self.only_here = only_here
         self.request = request
         self.address = address
 

@@ -182,6 +182,10 @@ class AmqpConnection(BaseConnection):
                 if _NO_PERMISSION.search(text):
                     self.missing_permission = text
 
+    @property
+    def is_held_up(self) -> bool:
+        return bool(self.blocked)
+
     def _send_liveness_request(self, stream: int | None) -> bool:
         """On an open channel, where a server answers in order: what it is still busy with comes first."""
         if not self.tuned or self.may_end:

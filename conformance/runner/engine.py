@@ -136,11 +136,14 @@ def outcome_of(error: Exception) -> tuple[Outcome, CheckEnded]:
 
 
 def _run_to_its_end(check: Check, session: BaseSession) -> None:
-    """Where a check has a server to itself, that server's death is the verdict, whatever else was seen."""
+    """Where a check has a server to itself, that server's death is the verdict, whatever else was seen; and
+    so is the death of one connection, which nothing but the check has used."""
     try:
         _run_explained(check, session)
-    except (Inconclusive, Untestable):
+    except (Inconclusive, Untestable) as ended:
         _require_alive(session, SERVER_EXIT_WAIT_S)
+        if isinstance(ended, Unanswered) and ended.only_here and session.target.running.fresh:
+            raise Failed(ended.message, expected=ended.expected, actual=ended.actual) from None
         raise
     except Failed:
         _require_alive(session)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import socket
+import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -11,8 +13,10 @@ from plumbline.conformance.check import Check
 from plumbline.conformance.nats.connection import NatsConnection
 from plumbline.conformance.nats.session import NatsSession
 from plumbline.conformance.outcomes import Failed, Inconclusive, Unsupported, Untestable
+from plumbline.conformance.own_server import OwnServer
 from plumbline.conformance.requirements.catalogue import Catalogue
 from plumbline.conformance.runner.engine import run_check
+from plumbline.conformance.running import RunningTarget
 from plumbline.conformance.target import NatsUrl, open_target
 from plumbline.errors import TargetUnreachable
 from plumbline.verdicts import CheckResult, Outcome
@@ -53,6 +57,49 @@ def test_each_way_to_end_is_an_outcome(raised: Exception, outcome: Outcome) -> N
     result = ran(run)
     assert result.outcome is outcome
     assert str(raised.args[0]) in result.message
+
+
+DIES = """\
+import os, signal, socket
+listener = socket.create_server(("127.0.0.1", 0))
+info = b'INFO {"server_id":"S","version":"2.10.14","max_payload":1048576,"headers":true}\\r\\n'
+print(f"nats://127.0.0.1:{listener.getsockname()[1]}", flush=True)
+while True:
+    link, _ = listener.accept()
+    if not os.fork():
+        link.sendall(info)
+        for line in link.makefile("rb"):
+            if line.startswith(b"PUB"):
+                signal.pause()
+            elif line == b"PING\\r\\n":
+                link.sendall(b"PONG\\r\\n")
+        os._exit(0)
+"""
+
+
+@pytest.mark.parametrize(("fresh", "outcome"), [(True, Outcome.FAILED), (False, Outcome.INCONCLUSIVE)])
+def test_a_connection_that_dies_on_a_server_of_its_own_is_a_failure(
+    tmp_path: Path, fresh: bool, outcome: Outcome
+) -> None:
+    def run(session: NatsSession) -> None:
+        client = session.connect()
+        client.send(Pub.make(session.name("subject"), b""))
+        client.expect(Msg, within=0.1)
+
+    script = tmp_path / "dies.py"
+    script.write_text(DIES)
+    program = (sys.executable, str(script))
+    server = OwnServer(program, {})
+    try:
+        running = RunningTarget(NatsUrl.parse(server.start()), program=program, fresh=fresh)
+        ended = run_check(Check("c", "title", ("CORE-001",), run), open_target(running), CATALOGUE)
+    finally:
+        server.close()
+    assert (ended.outcome, ended.message) == (
+        outcome,
+        "client: nothing within 0.1 s, and PING is not answered",
+    )
+    assert ended.actual == "nothing; the target answers a new connection"
 
 
 def test_bytes_that_are_not_utf_8_are_shown_by_their_escapes() -> None:
