@@ -2,7 +2,7 @@
 
 A file of ``[[waiver]]`` tables (TOML): ``requirement`` or ``check`` (patterns), ``reason``, and, if
 wanted, ``link``, ``expires`` (date), ``versions`` (of the target: ``">=2.9, <2.11"``), ``contains``
-(text the failure must show). Nothing is waived in silence: what a waiver names must exist, what it
+(text the failure must show). With ``contains`` it also covers a check that could not be tested. Nothing is waived in silence: what a waiver names must exist, what it
 covers must fail, and an expired one covers nothing.
 """
 
@@ -23,6 +23,10 @@ from plumbline.untrusted import BadInputError, parse_toml, read_file
 from plumbline.verdicts import CheckResult, Outcome
 from plumbline.versions import holds, numbers
 from plumbline.visible import visible_toml
+
+
+# A server that lacks what the stage of a check needs breaks that, too; what is inconclusive shows nothing.
+WAIVABLE = (Outcome.FAILED, Outcome.UNTESTABLE)
 
 
 class WaiverError(PlumblineError, ValueError):
@@ -54,9 +58,11 @@ class Waiver(Struct, frozen=True, forbid_unknown_fields=True):
         return self.expires is not None and today > self.expires
 
     def covers(self, result: CheckResult) -> bool:
-        """Whether ``result`` is the failure that this waiver describes."""
+        """Whether ``result`` is the failure that this waiver describes, or what keeps the check from judging."""
         text = f"{result.message}\n{result.expected}\n{result.actual}"
-        return result.outcome is Outcome.FAILED and self.names(result) and self.contains in text
+        if result.outcome is Outcome.UNTESTABLE and not self.contains:
+            return False  # a prerequisite is not named by the check alone
+        return result.outcome in WAIVABLE and self.names(result) and self.contains in text
 
     def __str__(self) -> str:
         return f"{self.reason} ({self.link})" if self.link else self.reason
@@ -158,7 +164,7 @@ def draft_waivers(results: Iterable[CheckResult], version: str) -> str:
         f"versions = {toml_string(_only(version))}\n"
         f"contains = {toml_string(_stable_part(result.message))}\n"
         for result in results
-        if result.outcome is Outcome.FAILED
+        if result.outcome in WAIVABLE
     ]
     head = "# Known failures. Give each its reason and a link, and an expiry: expires = 2030-01-31\n"
     return "\n".join([head, *tables])

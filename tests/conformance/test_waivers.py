@@ -41,9 +41,17 @@ def test_waiver_does_not_cover_other_failure() -> None:
     assert apply_waivers([waiver], result(message="got 503"), "2.10.14", TODAY).outcome is Outcome.FAILED
 
 
-@pytest.mark.parametrize("outcome", [Outcome.INCONCLUSIVE, Outcome.UNTESTABLE, Outcome.HARNESS_ERROR])
+@pytest.mark.parametrize("outcome", [Outcome.INCONCLUSIVE, Outcome.HARNESS_ERROR])
 def test_only_a_failure_can_be_waived(outcome: Outcome) -> None:
     assert apply_waivers([Waiver("r", check="adr-13/*")], result(outcome), "2.9.10", TODAY).outcome is outcome
+
+
+def test_an_untestable_check_is_waived_for_the_text_that_says_why() -> None:
+    untestable = result(Outcome.UNTESTABLE, "stage: basic.get is not answered")
+    named = Waiver("it has no basic.get", check="adr-13/*", contains="basic.get is not answered")
+    assert apply_waivers([named], untestable, "2.9.10", TODAY).outcome is Outcome.WAIVED
+    unnamed = Waiver("it has no basic.get", check="adr-13/*")
+    assert apply_waivers([unnamed], untestable, "2.9.10", TODAY).outcome is Outcome.UNTESTABLE
 
 
 def test_expired_waiver_is_reported_and_ignored() -> None:
