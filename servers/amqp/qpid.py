@@ -7,13 +7,13 @@ Knows nothing of the protocol. A broker has a port and a folder of its own, and 
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import shutil
 import signal
 from collections.abc import Sequence
 from pathlib import Path
 
+from plumbline.servers import registries
 from plumbline.servers.nats.nats_server import MissingServer, ServerBinary, targets_folder
 from plumbline.servers.ports import free_ports
 from plumbline.servers.process import NotReady, ServerProcess
@@ -48,24 +48,19 @@ def qpid_server() -> ServerBinary | MissingServer:
     return ServerBinary(PROGRAM, path, VERSION)
 
 
-def project(version: str) -> str:
-    """The Maven project whose dependencies are the broker."""
+def dependencies(version: str) -> list[str]:
+    """Elements of a Maven project: what the broker is made of."""
     left_out = (
         "<exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions>"
     )
     coordinates = [(_GROUP, _ALONE, version, left_out)]
     coordinates += [(_GROUP, artifact, version, "") for artifact in _ARTIFACTS]
     coordinates += [(*other, "") for other in _OTHERS]
-    dependencies = "".join(
+    return [
         f"<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId>"
         f"<version>{number}</version>{rest}</dependency>"
         for group, artifact, number, rest in coordinates
-    )
-    return (
-        '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
-        "<groupId>plumbline</groupId><artifactId>qpid</artifactId><version>1</version>"
-        f"<packaging>pom</packaging><dependencies>{dependencies}</dependencies></project>"
-    )
+    ]
 
 
 def unexpected_jars(jars: Path, version: str) -> list[str]:
@@ -76,8 +71,7 @@ def unexpected_jars(jars: Path, version: str) -> list[str]:
     if version != VERSION:
         return []
     known = dict(line.split()[::-1] for line in CHECKSUMS.read_text("ascii").splitlines())
-    found = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in jars.iterdir()}
-    return sorted({name for name, _ in known.items() ^ found.items()})
+    return registries.unexpected_jars(jars, known)
 
 
 def install(jars: Path, place: Path) -> Path:

@@ -16,7 +16,7 @@ from plumbline.conformance.suite import all_checks
 from plumbline.conformance.target import open_target
 from plumbline.conformance.urls import AmqpUrl, parse_url
 from plumbline.conformance.waivers import load_waivers
-from plumbline.servers.amqp.qpid import Qpid, project, qpid_server
+from plumbline.servers.amqp.qpid import Qpid, dependencies, qpid_server
 from plumbline.servers.nats.nats_server import MissingServer
 from tests.cli.command import verify
 
@@ -88,5 +88,5 @@ def test_server_listens_on_loopback_and_cleans_up(qpid: Path) -> None:
     assert not folder.exists()
 
 
-def test_its_project_names_the_version_that_is_asked_for() -> None:
-    assert project("9.9.9").count("<version>9.9.9</version>") == 5
+def test_its_dependencies_are_of_the_version_that_is_requested() -> None:
+    assert "".join(dependencies("9.9.9")).count("<version>9.9.9</version>") == 5
