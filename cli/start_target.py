@@ -215,6 +215,7 @@ def _by_command(
             program=program if command.keeps_store or command.fresh else (),
             keeps_store=command.keeps_store,
             fresh=command.fresh,
+            level=command.level,
         )
 
 

@@ -25,6 +25,7 @@ from plumbline.conformance.outcomes import (
     Inconclusive,
     NothingCame,
     StillOpen,
+    StoppedReading,
     Unanswered,
 )
 from plumbline.conformance.pump import Pump
@@ -176,7 +177,7 @@ class BaseConnection:
             self._link.settimeout(ANSWER_S)
             self._link.sendall(data)
         except TimeoutError:
-            raise Inconclusive(f"{self.name}: the target stopped reading") from None
+            raise StoppedReading(f"{self.name}: the target stopped reading") from None
         except OSError:
             pass  # reset or closed, by the peer or by us: the next read says so
 

@@ -64,6 +64,10 @@ class Unanswered(Inconclusive):
         self.address = address
 
 
+class StoppedReading(Inconclusive):
+    """The server takes no more bytes of a connection."""
+
+
 class Flooded(CheckEnded):
     """The target sent more than one check may receive, which is a failure.
 

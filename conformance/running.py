@@ -15,6 +15,7 @@ class RunningTarget(Struct, frozen=True):
 
     ``variants``: name -> URL of the same server software with that configuration (``conformance.variants``).
     ``arguments``: those of ``plumbline verify`` that start this target again; None: there are none.
+    ``level``: the protocol level of a server that reports none.
     ``has_level``: the protocol level that was asked for is the one it was started with, and reports.
     ``program``: a command that starts another server like it (``conformance.own_server``).
     ``keeps_store``: what such a server has stored is there when it is started again.
@@ -27,6 +28,7 @@ class RunningTarget(Struct, frozen=True):
     url: AnyUrl
     variants: Mapping[str, AnyUrl] = {}
     arguments: tuple[str, ...] | None = None
+    level: str = ""
     has_level: bool = False
     program: tuple[str, ...] = ()
     keeps_store: bool = True

@@ -181,7 +181,7 @@ def open_target(
 ) -> TargetAccess:
     """Probe and calibrate. A URL alone is a target of which nothing else is known.
 
-    ``level``: the protocol level to judge by; None: the one that the target reports.
+    ``level``: the protocol level to judge by; None: the one that is known of the target, or it reports.
     Raises ``TargetUnreachable`` or ``AccessRefusedError``, each with one sentence.
     """
     if not isinstance(running, RunningTarget):
@@ -192,7 +192,7 @@ def open_target(
     features = tuple(map(mask.text, _features(url, info)))
     try:
         own = amqp_probe.level(version, features) if isinstance(url, AmqpUrl) else version
-        chosen = ".".join(map(str, parse_level(level or own)))
+        chosen = ".".join(map(str, parse_level(level or running.level or own)))
     except ValueError:
         raise AccessRefusedError(
             f"{url} reports version {one_line(version)!r}, which gives no protocol level: add --level, "

@@ -2,8 +2,9 @@
 
 A file of ``[[waiver]]`` tables (TOML): ``requirement`` or ``check`` (patterns), ``reason``, and, if
 wanted, ``link``, ``expires`` (date), ``versions`` (of the target: ``">=2.9, <2.11"``), ``contains``
-(text the failure must show). With ``contains`` it also covers a check that could not be tested. Nothing is waived in silence: what a waiver names must exist, what it
-covers must fail, and an expired one covers nothing.
+(text the failure must show). With ``contains`` it also covers a check that could not be tested. Nothing is
+waived in silence: what a waiver names must exist, what it covers must fail, and an expired one covers
+nothing.
 """
 
 from __future__ import annotations
@@ -23,7 +24,6 @@ from plumbline.untrusted import BadInputError, parse_toml, read_file
 from plumbline.verdicts import CheckResult, Outcome
 from plumbline.versions import holds, numbers
 from plumbline.visible import visible_toml
-
 
 # A server that lacks what the stage of a check needs breaks that, too; what is inconclusive shows nothing.
 WAIVABLE = (Outcome.FAILED, Outcome.UNTESTABLE)
@@ -58,7 +58,7 @@ class Waiver(Struct, frozen=True, forbid_unknown_fields=True):
         return self.expires is not None and today > self.expires
 
     def covers(self, result: CheckResult) -> bool:
-        """Whether ``result`` is the failure that this waiver describes, or what keeps the check from judging."""
+        """Whether ``result`` is the failure that this waiver describes, or why the check cannot judge."""
         text = f"{result.message}\n{result.expected}\n{result.actual}"
         if result.outcome is Outcome.UNTESTABLE and not self.contains:
             return False  # a prerequisite is not named by the check alone

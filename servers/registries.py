@@ -31,10 +31,12 @@ _NO_DEPENDENCIES = (
 
 
 def requirements(target: NamedServer) -> Path:
+    """The requirements file of its packages of Python; it may not be there."""
     return LOCKS / f"{target.software.name}-{target.version}.txt"
 
 
 def checksums(target: NamedServer) -> Path:
+    """The list of its jars; it may not be there."""
     return LOCKS / f"{target.software.name}-{target.version}.sha256"
 
 

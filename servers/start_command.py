@@ -8,6 +8,7 @@ The tables of ``targets.toml`` and of a user's own file share these keys:
     environment = { MY_SERVER_LOG = "debug" }
     files = { "my.conf" = "listen = 127.0.0.1:{port}" }    # written into {folder} before each start
     fresh = true                                           # every check gets a server of its own
+    level = "2.9"                                          # the protocol level of a server that reports none
 
 The command stays in the foreground. ``{config}`` is a file in the configuration language of nats-server,
 with the port, the store and what a check needs. What is stored in ``{store}``, or in the ``store_dir`` of the
@@ -49,6 +50,7 @@ class StartCommand:
     environment: Mapping[str, str] = field(default_factory=dict)
     files: Mapping[str, str] = field(default_factory=dict)
     fresh: bool = False
+    level: str = ""
 
     @property
     def takes_config(self) -> bool:
@@ -74,12 +76,13 @@ def start_command(
     environment: Mapping[str, str],
     files: Mapping[str, str],
     fresh: bool,
+    level: str,
     known: Sequence[str] = KNOWN,
 ) -> StartCommand:
     """What a table says. Raises ``TargetError`` that says what is wrong, and ``where``."""
     words = _words(where, start, known)
     command = StartCommand(
-        protocol, words, _pattern(where, ready), _signal(where, stop), environment, files, fresh
+        protocol, words, _pattern(where, ready), _signal(where, stop), environment, files, fresh, level
     )
     used = {placeholder for text in (*words, *files.values()) for placeholder in _PLACEHOLDER.findall(text)}
     if not used & {PORT, CONFIG}:

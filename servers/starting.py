@@ -29,6 +29,7 @@ def command_of(known: Software) -> StartCommand:
         environment=known.environment,
         files=known.files,
         fresh=known.fresh,
+        level=known.level,
         known=(PROGRAM, *KNOWN),
     )
 

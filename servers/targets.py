@@ -49,6 +49,7 @@ class Software:
     environment: Mapping[str, str] = field(default_factory=dict)
     files: Mapping[str, str] = field(default_factory=dict)
     fresh: bool = False
+    level: str = ""
     debian: str = ""
     go: str = ""
     suites: Mapping[str, str] = field(default_factory=dict)

@@ -35,6 +35,7 @@ class _Table(Struct, frozen=True, forbid_unknown_fields=True):
     environment: dict[str, str] = {}
     files: dict[str, str] = {}
     fresh: bool = False
+    level: str = ""
 
 
 class UserTarget(Struct, frozen=True):
@@ -98,6 +99,7 @@ def _user_target(path: Path, name: str, table: object) -> UserTarget:
         environment=read.environment,
         files=read.files,
         fresh=read.fresh,
+        level=read.level,
     )
     return UserTarget(name, path, read.description, command)
 

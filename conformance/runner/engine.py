@@ -21,6 +21,7 @@ from plumbline.conformance.outcomes import (
     NotClaimed,
     NothingCame,
     StillOpen,
+    StoppedReading,
     Unanswered,
     Unsupported,
     Untestable,
@@ -71,7 +72,7 @@ def run_check(
             session.url(check.variant)
             if access.running.fresh:
                 session.use_fresh_server()
-            _run_to_its_end(check, session)
+            _run_to_its_end(check, session, is_alone=not is_repeatable)
             if session.observations == 0:
                 raise Failed(
                     "the check made no observation", expected="at least one observation", actual="none"
@@ -135,14 +136,17 @@ def outcome_of(error: Exception) -> tuple[Outcome, CheckEnded]:
     return Outcome.HARNESS_ERROR, CheckEnded(f"{type(error).__name__}: {error}", actual=text)
 
 
-def _run_to_its_end(check: Check, session: BaseSession) -> None:
+def _run_to_its_end(check: Check, session: BaseSession, *, is_alone: bool) -> None:
     """Where a check has a server to itself, that server's death is the verdict, whatever else was seen; and
     so is the death of one connection, which nothing but the check has used."""
     try:
         _run_explained(check, session)
     except (Inconclusive, Untestable) as ended:
         _require_alive(session, SERVER_EXIT_WAIT_S)
-        if isinstance(ended, Unanswered) and ended.only_here and session.target.running.fresh:
+        is_dead = (isinstance(ended, Unanswered) and ended.only_here) or (
+            isinstance(ended, StoppedReading) and is_alone
+        )
+        if is_dead and session.target.running.fresh:
             raise Failed(ended.message, expected=ended.expected, actual=ended.actual) from None
         raise
     except Failed:

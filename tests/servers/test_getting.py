@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from pathlib import Path
 
 import pytest
 
+from plumbline.servers import registries
 from plumbline.servers.amqp import qpid
 from plumbline.servers.getting import find_installed, install_methods, obtain_program
 from plumbline.servers.nats.nats_server import NatsServer, ServerBinary, real_servers, version_of
@@ -220,6 +222,49 @@ def test_a_jar_with_another_checksum_is_named(tmp_path: Path) -> None:
     (jars / "stranger.jar").write_bytes(b"")
     assert "stranger.jar" in qpid.unexpected_jars(jars, qpid.VERSION)
     assert qpid.unexpected_jars(jars, "1.0.0") == []
+
+
+CARGO = r"""
+echo "$@" >> "$HOME/asked"
+[ -z "$BROKEN" ] || { echo "error: could not compile metalmq"; exit 101; }
+/bin/mkdir -p "$4/bin"; printf '#!/bin/sh\n' > "$4/bin/metalmq"; chmod +x "$4/bin/metalmq"
+"""
+
+
+def test_a_crate_is_built_once_with_its_lock_file(machine: Path) -> None:
+    command(machine, "cargo", CARGO)
+    path, lines = get(target("metalmq@0.3.0"))
+    assert lines == ["installing metalmq@0.3.0 (only once): cargo install --locked metalmq --version 0.3.0"]
+    assert path == machine / ".cache/plumbline/servers/targets/metalmq-0.3.0/bin/metalmq"
+    assert get(target("metalmq")) == (path, [])
+    assert (machine / "asked").read_text().split()[:3] == ["install", "--locked", "--root"]
+    assert [entry.name for entry in path.parents[2].iterdir()] == ["metalmq-0.3.0"]
+
+
+def test_a_crate_that_does_not_build_is_one_sentence(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    command(machine, "cargo", CARGO)
+    monkeypatch.setenv("BROKEN", "1")
+    with pytest.raises(TargetError, match=r"--version 0\.3\.0: error: could not compile metalmq$"):
+        get(target("metalmq"))
+
+
+def test_packages_of_python_are_known_by_their_hashes(machine: Path) -> None:
+    (way,) = install_methods(target("amqp-mock"))
+    assert (way.command, way.missing) == ("pip install --require-hashes amqp-mock==0.6.2", "")
+    lines = registries.requirements(target("amqp-mock")).read_text().splitlines()[1:]
+    assert all(re.fullmatch(r"[a-z-]+==[0-9.]+ --hash=sha256:[0-9a-f]{64}", line) for line in lines)
+    with pytest.raises(TargetError, match="its checksums are not known"):
+        get(target("amqp-mock@0.6.1"))
+
+
+def test_a_program_whose_python_is_gone_is_not_used(machine: Path) -> None:
+    place = registries.program_place(target("amqp-mock"))
+    place.parent.mkdir(parents=True)
+    place.write_text("")
+    (place.parent / "python").symlink_to(machine / "bin" / "python3")
+    assert find_installed(target("amqp-mock")) is None
+    command(machine, "python3", "")
+    assert find_installed(target("amqp-mock")) == place
 
 
 APT = r"""

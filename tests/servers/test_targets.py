@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from plumbline.servers.starting import command_of
 from plumbline.servers.targets import TargetError, software, target, targets
 
 FILE = """
@@ -92,6 +93,8 @@ def test_a_misspelled_name_is_answered_with_the_nearest(file: Path) -> None:
         'protocl = "nats"': "unknown key 'protocl'",
         "versions = 3": "Cannot overwrite",
         'container = ["nats"]': "'container' must be a str",
+        'start = "{program} {port}"': "must have 'module' or 'start', and not both",
+        'fresh = "yes"': "'fresh' must be a bool",
     }.items(),
 )
 def test_invalid_table_error_names_key(file: Path, line: str, error: str) -> None:
@@ -111,6 +114,19 @@ def test_the_newest_is_a_release_that_the_suite_was_run_against(file: Path) -> N
     file.write_text(FILE.replace('newest = "1.10.0"', 'newest = "1.11.0"'))
     with pytest.raises(TargetError, match=r"newest = 1\.11\.0 is not in versions"):
         software(file)
+
+
+def test_a_table_without_module_and_start_is_refused(file: Path) -> None:
+    file.write_text(FILE.replace('module = "nats"\n', ""))
+    with pytest.raises(TargetError, match=r"\[toy\] must have 'module' or 'start'"):
+        software(file)
+
+
+def test_every_start_command_of_the_project_is_right() -> None:
+    commands = {name: command_of(known) for name, known in software().items() if known.start}
+    assert all(command.words[0] == "{program}" for command in commands.values())
+    assert commands["amqp-mock"].fresh
+    assert not commands["amqp-mock"].keeps_store
 
 
 def test_the_list_of_the_project_names_each_target_as_it_is_asked_for() -> None:

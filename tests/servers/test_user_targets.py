@@ -114,6 +114,40 @@ def test_the_broker_as_a_users_server_finds_its_store_again(tmp_path: Path) -> N
     server.stop()
 
 
+FILES = """\
+[a]
+protocol = "amqp"
+start = '''PYTHON -P {folder}/start.py'''
+[a.files]
+"start.py" = \'\'\'
+import socket, time
+listener = socket.create_server(("127.0.0.1", {port}))
+print(f"{{other_port}}", {1}, flush=True)
+time.sleep(60)
+\'\'\'
+"""
+
+
+def test_files_are_written_with_the_ports_before_each_start(tmp_path: Path) -> None:
+    file = written(tmp_path, FILES.replace("PYTHON", PYTHON))
+    server = UserServer(user_target(file, "a"), data=tmp_path / "data")
+    for _ in range(2):
+        server.start()
+        port = server.url.removesuffix("/%2f").rpartition(":")[2]
+        script = (tmp_path / "data" / "start.py").read_text()
+        assert f'("127.0.0.1", {port})' in script
+        assert "{1}" in script  # what is no word of ours stays
+        server.kill()
+    server.stop()
+
+
+def test_a_fresh_server_without_a_store_is_not_restarted(tmp_path: Path) -> None:
+    start = f"start = '''{PYTHON} a.py {{port}}'''"
+    text = f"[a]\nprotocol = 'nats'\nfresh = true\nlevel = '2.9'\n{start}\n"
+    command = user_target(written(tmp_path, text), "a").command
+    assert (command.fresh, command.keeps_store, command.level) == (True, False, "2.9")
+
+
 GOOD = 'protocol = "nats"\nstart = "a {port}"\n'
 
 
@@ -136,6 +170,8 @@ GOOD = 'protocol = "nats"\nstart = "a {port}"\n'
         "[a]\nprotocol = 'nats'\nstart = 'a \" {port}'": "[a]: start: No closing quotation",
         "[a]\nprotocol = 'amqp'\nstart = 'a {config}'": "[a]: start must have {port}",
         "[a]\nprotocol = 'amqp'\nstart = 'a {port} {config}'": "[a]: {config} is the configuration of a NATS",
+        f"[a]\n{GOOD}files = {{ '../a' = '' }}": "[a]: files: '../a' must be the name of a file",
+        f"[a]\n{GOOD}files = {{ 'a' = '' }}": "[a]: start must have {folder}, where files are written",
         "[a]\n" + "x = " + "[" * 5000: "it is nested too deeply",
     }.items(),
 )
