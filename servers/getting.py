@@ -168,7 +168,7 @@ def _registry_method(target: NamedServer) -> InstallMethod:
         command = f"pip install --require-hashes {software.pip}=={version}"
         return InstallMethod("pip", command, "" if is_known else registries.NO_LOCK)
     is_known = registries.checksums(target).exists()
-    lacking = _missing_tools(*_not_on_path("mvn", "java")) if is_known else registries.NO_LOCK
+    lacking = _missing_tools(*_not_on_path("mvn", "javac")) if is_known else registries.NO_LOCK
     return InstallMethod("jars", f"mvn dependency:copy-dependencies of {software.jars}:{version}", lacking)
 
 

@@ -138,14 +138,13 @@ def outcome_of(error: Exception) -> tuple[Outcome, CheckEnded]:
 
 def _run_to_its_end(check: Check, session: BaseSession, *, is_alone: bool) -> None:
     """Where a check has a server to itself, that server's death is the verdict, whatever else was seen; and
-    so is the death of one connection, which nothing but the check has used."""
+    so is its silence, on one connection or, if no other check runs meanwhile, on all."""
     try:
         _run_explained(check, session)
     except (Inconclusive, Untestable) as ended:
         _require_alive(session, SERVER_EXIT_WAIT_S)
-        is_dead = (isinstance(ended, Unanswered) and ended.only_here) or (
-            isinstance(ended, StoppedReading) and is_alone
-        )
+        is_dead = isinstance(ended, Unanswered) and (ended.only_here or is_alone)
+        is_dead |= isinstance(ended, StoppedReading) and is_alone
         if is_dead and session.target.running.fresh:
             raise Failed(ended.message, expected=ended.expected, actual=ended.actual) from None
         raise
