@@ -130,7 +130,7 @@ def _signal(where: str, name: str) -> signal.Signals:
 class CommandServer(ServerProcess):
     """One server that its command starts, with a port of its own. ``config`` is for ``{config}``."""
 
-    ready_within_s = 60.0
+    ready_within_s = 180.0  # a Java program on a machine that does much else
     stopped_within_s = 20.0
     attempts = 3  # it gets its port, and another process may take that first
 

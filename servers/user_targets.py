@@ -107,6 +107,8 @@ def _user_target(path: Path, name: str, table: object) -> UserTarget:
 class UserServer(CommandServer):
     """One server of a user's file. ``config`` is for ``{config}``."""
 
+    ready_within_s = 60.0
+
     def __init__(
         self,
         target: UserTarget,
