@@ -170,19 +170,25 @@ class BaseSession:
         """From now on every connection, the stage's too, is one to a server of its own, which is started.
 
         Raises ``Unsupported``, and ``Inconclusive`` if it does not come up."""
-        self._move_to(self.own_server())
+        self._home = self.own_server()
+        self._home.start()
 
     def use_fresh_server(self) -> None:
-        """The same, of a target that survives no other check. It may lose what it stored when it ends."""
-        self._move_to(self._server_like_the_target())
+        """The same, of a target that survives no other check. It may lose what it stored when it ends.
+
+        It is started when it is first connected to: many checks need none, as the target does not claim what
+        they need."""
+        self._home = self._server_like_the_target()
 
     def _server_like_the_target(self) -> OwnServer:
         """Not started yet; only where Plumbline knows how to start one."""
         raise NotImplementedError
 
-    def _move_to(self, server: OwnServer) -> None:
-        self._home = server
-        server.start()
+    @property
+    def _home_url(self) -> str:
+        """Where that server listens."""
+        assert self._home is not None
+        return self._home.url or self._home.start()
 
     def server_exit_output(self, within: float = DEATH_S) -> str:
         """What that server printed last if it has ended; empty if it lives, or there is none.

@@ -86,7 +86,7 @@ class AmqpSession(BaseSession):
 
     def url(self, variant: str | None) -> AmqpUrl:
         if self._home is not None:
-            return AmqpUrl.parse(self._home.url)
+            return AmqpUrl.parse(self._home_url)
         if variant is not None and self.target.url_of(variant) is None:
             server = self.variant_server(variant)
             own = AmqpUrl.parse(server.url)

@@ -121,7 +121,7 @@ class NatsSession(BaseSession):
 
     def url(self, variant: str | None) -> NatsUrl:
         if self._home is not None:
-            return NatsUrl.parse(self._home.url)
+            return NatsUrl.parse(self._home_url)
         url = super().url(variant)
         assert isinstance(url, NatsUrl)
         return url
