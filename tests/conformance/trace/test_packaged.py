@@ -39,6 +39,13 @@ def test_there_are_packaged_traces_and_no_two_have_one_id_or_title() -> None:
     assert len({check.title for check in checks}) == len(checks)
 
 
+def test_a_trace_that_makes_its_own_stream_needs_jetstream() -> None:
+    """Another trace needs it for its stage; without either, it would fail on a server that has none."""
+    makes = [text for path in FILES if "> PUB $JS.API.STREAM.CREATE." in (text := path.read_text("utf-8"))]
+    assert len(makes) >= 5
+    assert not [text for text in makes if "\ngiven " not in text and "\nneeds     jetstream\n" not in text]
+
+
 def test_user_trace_keeps_given_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("mine.trace").write_text(HEADER + "since 2.10\nvariant auth\n< PONG\n")
