@@ -30,7 +30,7 @@ SELECTED = {
 }
 
 
-@pytest.fixture(params=TARGETS.values(), ids=TARGETS)
+@pytest.fixture(params=list(TARGETS.values()), ids=list(TARGETS))
 def known(request: pytest.FixtureRequest) -> Software:
     one: Software = request.param
     return one
