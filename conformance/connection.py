@@ -338,9 +338,7 @@ class BaseConnection:
         if not found:
             request = self.liveness_request if self._may_ask else NEW_CONNECTION
             message = f"nothing within {within:g} s, and {request} is not answered"
-            only_here = self._may_ask and not self.is_held_up and self._is_alive()
-            actual = "nothing; the target answers a new connection" if only_here else "nothing"
-            raise self._unanswered(message, request, only_here=only_here, expected=expected, actual=actual)
+            raise self._unanswered(message, request, expected=expected, actual="nothing")
         raise NothingCame(
             f"{self.name}: no operation was received",
             expected=expected,
@@ -417,14 +415,12 @@ class BaseConnection:
         """Whether the server has announced that it reads nothing of this connection for now."""
         return False
 
-    def _unanswered(
-        self, message: str, request: str = NEW_CONNECTION, *, only_here: bool = False, **evidence: str
-    ) -> Unanswered:
+    def _unanswered(self, message: str, request: str = NEW_CONNECTION, **evidence: str) -> Unanswered:
         return Unanswered(
             f"{self.name}: {message}",
             request=request,
             address=self._address,
-            only_here=only_here,
+            is_held_up=self.is_held_up,
             **evidence,
         )
 

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from plumbline.conformance.check import Check
+from plumbline.conformance.connection import NEW_CONNECTION
 from plumbline.conformance.outcomes import (
     CheckEnded,
     Failed,
@@ -136,6 +137,14 @@ def outcome_of(error: Exception) -> tuple[Outcome, CheckEnded]:
     return Outcome.HARNESS_ERROR, CheckEnded(f"{type(error).__name__}: {error}", actual=text)
 
 
+def _is_dead(session: BaseSession, ended: CheckEnded, *, is_alone: bool) -> bool:
+    """Whether what ended the check is that the server, or a connection of it, does nothing any more."""
+    if isinstance(ended, Unanswered):
+        only_here = ended.request != NEW_CONNECTION and not ended.is_held_up
+        return is_alone or (only_here and session.target.is_alive(session.url(None)))
+    return isinstance(ended, StoppedReading) and is_alone
+
+
 def _run_to_its_end(check: Check, session: BaseSession, *, is_alone: bool) -> None:
     """Where a check has a server to itself, that server's death is the verdict, whatever else was seen; and
     so is its silence, on one connection or, if no other check runs meanwhile, on all."""
@@ -143,9 +152,7 @@ def _run_to_its_end(check: Check, session: BaseSession, *, is_alone: bool) -> No
         _run_explained(check, session)
     except (Inconclusive, Untestable) as ended:
         _require_alive(session, SERVER_EXIT_WAIT_S)
-        is_dead = isinstance(ended, Unanswered) and (ended.only_here or is_alone)
-        is_dead |= isinstance(ended, StoppedReading) and is_alone
-        if is_dead and session.target.running.fresh:
+        if session.target.running.fresh and _is_dead(session, ended, is_alone=is_alone):
             raise Failed(ended.message, expected=ended.expected, actual=ended.actual) from None
         raise
     except Failed:
