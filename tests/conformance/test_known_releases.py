@@ -22,25 +22,19 @@ from tests.cli.command import verify
 from tests.conftest import servers_required
 
 CATALOGUE = Catalogue.load()
-WITH_FAILURES = [row for row in CATALOGUE.requirements if row.known_failures]
+WITH_FAILURES = [
+    row
+    for row in CATALOGUE.requirements
+    if any(failure.target == "nats-server" for failure in row.known_failures)
+]
 # The last release without a failure, the first and the last with it, the first without it again.
 # 2.9.13 and 2.10.13 are missing: the module proxy did not have them.
 RELEASES = [
     *("2.9.10", "2.9.14", "2.9.15", "2.9.25"),
     *("2.10.0", "2.10.3", "2.10.4", "2.10.7", "2.10.8", "2.10.9", "2.10.10", "2.10.12", "2.10.14"),
-    *(
-        "2.10.15",
-        "2.10.16",
-        "2.10.17",
-        "2.10.21",
-        "2.10.22",
-        "2.10.23",
-        "2.10.25",
-        "2.10.26",
-        "2.10.28",
-        "2.10.29",
-    ),
-    *("2.11.0", "2.11.1", "2.11.2", "2.11.3", "2.11.4", "2.11.10", "2.11.11"),
+    *("2.10.15", "2.10.16", "2.10.17", "2.10.21", "2.10.22", "2.10.23"),
+    *("2.10.25", "2.10.26", "2.10.28", "2.10.29"),
+    *("2.11.0", "2.11.1", "2.11.2", "2.11.3", "2.11.4", "2.11.10", "2.11.11", "2.11.17"),
     *("2.12.0", "2.12.1", "2.12.2", "2.12.4", "2.12.5", "2.15.3"),
 ]
 IN_CI = "2.10.14"  # .ci/run gets it where there is Go
