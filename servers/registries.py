@@ -12,7 +12,6 @@ from __future__ import annotations
 import hashlib
 import re
 import shutil
-import sys
 import tempfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -79,7 +78,7 @@ def fetch_python_packages(target: NamedServer) -> Path:
         _write_program(
             folder / "bin" / target.software.program, 'PYTHONPATH="$here/../lib" exec "$here/python" -s'
         )
-        (folder / "bin" / "python").symlink_to(Path(sys.executable).resolve())
+        (folder / "bin" / "python").symlink_to(Path(python_command()[0]).resolve())
 
     return _fetched(target, install)
 

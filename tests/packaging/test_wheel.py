@@ -87,7 +87,7 @@ def test_the_wheel_has_one_top_level_name(wheel: Path) -> None:
 
 @pytest.mark.parametrize(
     ("argument", "output"),
-    [("--help", "verify"), ("list", "JS-PULL-0"), ("targets", "nats-server@2.10.14  nats")],
+    [("--help", "verify"), ("list", "JS-PULL-0"), ("targets", "nats-server@2.10.14 ")],
     ids=["command", "data of the suite", "names of real servers"],
 )
 def test_the_installed_command_finds_what_it_needs(
