@@ -411,7 +411,7 @@ class BaseConnection:
         self._on_evidence()
 
     @property
-    def is_held_up(self) -> bool:
+    def is_blocked(self) -> bool:
         """Whether the server has announced that it reads nothing of this connection for now."""
         return False
 
@@ -420,7 +420,7 @@ class BaseConnection:
             f"{self.name}: {message}",
             request=request,
             address=self._address,
-            is_held_up=self.is_held_up,
+            is_blocked=self.is_blocked,
             **evidence,
         )
 

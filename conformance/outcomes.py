@@ -52,14 +52,14 @@ class Inconclusive(CheckEnded):
 class Unanswered(Inconclusive):
     """The server at ``address`` did not answer ``request``, which every living server answers.
 
-    ``is_held_up``: the server has announced that it reads nothing of that connection for now.
+    ``is_blocked``: the server has announced that it reads nothing of that connection for now.
     """
 
     def __init__(
-        self, message: str, *, request: str, address: str, is_held_up: bool = False, **evidence: str
+        self, message: str, *, request: str, address: str, is_blocked: bool = False, **evidence: str
     ) -> None:
         super().__init__(message, **evidence)
-        self.is_held_up = is_held_up
+        self.is_blocked = is_blocked
         self.request = request
         self.address = address
 

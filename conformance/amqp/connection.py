@@ -183,7 +183,7 @@ class AmqpConnection(BaseConnection):
                     self.missing_permission = text
 
     @property
-    def is_held_up(self) -> bool:
+    def is_blocked(self) -> bool:
         return bool(self.blocked)
 
     def _send_liveness_request(self, stream: int | None) -> bool:

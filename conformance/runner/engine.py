@@ -140,7 +140,7 @@ def outcome_of(error: Exception) -> tuple[Outcome, CheckEnded]:
 def _is_dead(session: BaseSession, ended: CheckEnded, *, is_alone: bool) -> bool:
     """Whether what ended the check is that the server, or a connection of it, does nothing any more."""
     if isinstance(ended, Unanswered):
-        only_here = ended.request != NEW_CONNECTION and not ended.is_held_up
+        only_here = ended.request != NEW_CONNECTION and not ended.is_blocked
         return is_alone or (only_here and session.target.is_alive(session.url(None)))
     return isinstance(ended, StoppedReading) and is_alone
 

@@ -386,7 +386,7 @@ def test_rollup_of_what_is_published(session: NatsSession) -> None:
     deadline = time.monotonic() + 2 + LATE_S + session.target.slack_s
     while not (found := later.messages("often.out")) or found[-1].payload == b"old":
         session.require(
-            time.monotonic() < deadline, "not published", expected="a new message", actual=f"{found}"
+            time.monotonic() < deadline, "not published", expected="a new message", actual=str(found)
         )
         session.pause(POLL_S)
     # A list takes several requests, and the message may have come between them: look again what is below it.
