@@ -81,17 +81,17 @@ def test_a_time_limit_is_a_time(limit: str, tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(
-    ("protocol", "script", "pattern", "api"),
+    ("protocol", "script", "pattern", "api", "workers"),
     [
-        ("nats", nats_servers.silent, "JS-PULL-*", "STREAM.CREATE"),
-        ("amqp", amqp_servers.SERVERS["silent"], "AMQP-*", "queue.declare"),
+        ("nats", nats_servers.silent, "JS-PULL-*", "STREAM.CREATE", 6),
+        ("amqp", amqp_servers.SERVERS["silent"], "AMQP-*", "queue.declare", 12),
     ],
 )
 def test_an_api_that_never_answers_is_given_up(
-    protocol: str, script: Script, pattern: str, api: str, tmp_path: Path
+    protocol: str, script: Script, pattern: str, api: str, workers: int, tmp_path: Path
 ) -> None:
     with serving(script) as address:
-        cost = verify(tmp_path, f"{protocol}://{address}", "--select", pattern, workers=6)
+        cost = verify(tmp_path, f"{protocol}://{address}", "--select", pattern, workers=workers)
     assert cost.code == ExitCode.NOT_CONFORMANT, cost.err
     assert cost.result is not None
     reason = f"{api} got no answer in 10 checks in a row"
