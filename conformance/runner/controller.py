@@ -22,7 +22,13 @@ from plumbline.conformance.journal import WireBudget
 from plumbline.conformance.outcomes import CheckEnded
 from plumbline.conformance.runner.engine import not_run_result
 from plumbline.conformance.runner.items import RESULT, is_check
-from plumbline.conformance.runner.judge import SHARED, lost_reason, shared_folder, write_worker_context
+from plumbline.conformance.runner.judge import (
+    SHARED,
+    lost_reason,
+    remove_worker_context,
+    shared_folder,
+    write_worker_context,
+)
 from plumbline.conformance.runner.lifeline import Lifeline
 from plumbline.conformance.runner.prepare import PreparedRun
 from plumbline.conformance.runner.run import RunEnd, conclude, suite_of
@@ -93,6 +99,7 @@ class Controller:
         self._started = datetime.datetime.now(datetime.UTC)
         self._started_at = time.monotonic()
         self._workers = 1
+        self._starting: set[str] = set()  # workers that are still to read their context
         self._announced = False
         self._lifeline: Lifeline | None = None
         self._cleanup = contextlib.ExitStack()
@@ -105,7 +112,6 @@ class Controller:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_sessionstart(self) -> Iterator[None]:
-        write_worker_context(self._run)
         self._lifeline = Lifeline(shared_folder(self._run))
         self._cleanup.callback(self._lifeline.cut)
         with kept_from_children(), safe_path_for_children():  # xdist starts its workers here
@@ -115,8 +121,15 @@ class Controller:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
+        if not self._starting:  # written again for a worker that takes the place of one that died
+            write_worker_context(self._run)
+        self._starting.add(node.gateway.id)
         node.workerinput[SHARED] = str(shared_folder(self._run))
         self._workers = max(self._workers, len(self._config.getoption("tx", default=[]) or []))
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodeready(self, node: Any) -> None:
+        self._has_started(node)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_make_scheduler(self, config: pytest.Config) -> Schedule | None:
@@ -127,8 +140,15 @@ class Controller:
         self._emit_run_started(len(ids))
 
     @pytest.hookimpl(optionalhook=True)
-    def pytest_testnodedown(self, error: object) -> None:
+    def pytest_testnodedown(self, node: Any, error: object) -> None:
         self._deaths += bool(error)
+        self._has_started(node)
+
+    def _has_started(self, node: Any) -> None:
+        # The context has the login: a run that is killed later leaves none on the disk.
+        self._starting.discard(node.gateway.id)
+        if not self._starting:
+            remove_worker_context(self._run)
 
     # -- events --------------------------------------------------------------------------------
 

@@ -30,8 +30,13 @@ LOST_AFTER = 2  # probes in a row without an answer: one may be the machine's fa
 
 
 def write_worker_context(run: RunDescription) -> None:
-    """Leave the description in the shared folder, for the workers."""
+    """Leave the description in the shared folder, for the workers. It holds the login."""
     shared_folder(run).joinpath(DESCRIPTION).write_bytes(pickle.dumps(run))
+
+
+def remove_worker_context(run: RunDescription) -> None:
+    """Remove what ``write_worker_context`` left, once no worker is still to read it."""
+    shared_folder(run).joinpath(DESCRIPTION).unlink(missing_ok=True)
 
 
 def read_worker_context(folder: Path, worker: str) -> RunDescription:

@@ -80,12 +80,14 @@ def pytest_by_hand(folder: Path, *arguments: str | Path) -> Ended:
 
 
 @contextmanager
-def started(command: Sequence[str | Path], folder: Path) -> Iterator[subprocess.Popen[str]]:
+def started(
+    command: Sequence[str | Path], folder: Path, env: Mapping[str, str] | None = None
+) -> Iterator[subprocess.Popen[str]]:
     """Start it in a session of its own; whatever is left of that at the end is killed."""
     process = subprocess.Popen(
         command,
         cwd=folder,
-        env=environment(),
+        env=env or environment(),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -101,6 +101,22 @@ def test_a_second_ctrl_c_does_not_stop_the_cleaning(tmp_path: Path, nats_server:
     assert stream_names(nats_server.url) == []
 
 
+def test_a_killed_run_leaves_no_password_on_the_disk(tmp_path: Path, broker: str) -> None:
+    """Killed with all its workers, so that nothing is left which could clean up."""
+    rest = tmp_path / "rest"
+    rest.mkdir()
+    password = "S3cretOfKilledRun"
+    env = environment(PLUMBLINE_PASSWORD=password, TMPDIR=str(rest))
+    url = broker.replace("://", "://alice@")
+    with started((*PLUMBLINE, "verify", url, "-n", "3"), tmp_path, env) as process:
+        await_line(process, " 25 %")
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate(timeout=ENDS_WITHIN_S)
+    files = [path for path in rest.rglob("*") if path.is_file()]
+    assert files  # the folder that the processes of the run share
+    assert [path for path in files if password.encode() in path.read_bytes()] == []
+
+
 INTERRUPTED_AT_ONCE = """
 import os, signal, sys
 from plumbline.cli.main import main
