@@ -1,6 +1,6 @@
-"""Which check runs which lines of a core, and how long it takes: measured once, in the stand.
+"""Which check runs which lines of a core, and how long it takes: measured once, on the virtual target.
 
-Only checks that pass in the stand every time count: in order, and in two random orders.
+Only checks that pass on the virtual target every time count: in order, and in two random orders.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from plumbline.conformance.requirements.catalogue import Catalogue
 from plumbline.conformance.runner.engine import run_check
 from plumbline.verdicts import Outcome
 from tests.adequacy.sources import import_all, modules
-from tests.adequacy.stand import Stand
+from tests.adequacy.virtual_target import VirtualTarget
 
 SHUFFLES = 2
 RUNS = 1 + SHUFFLES  # of each check
@@ -126,12 +126,12 @@ def measure(
         for code in tracer.codes
         if code.co_name != "<module>"
     )
-    stand = Stand(protocol)
-    with stand.installed():
-        reach.started = tracer.traced(lambda: stand.access)
+    target = VirtualTarget(protocol)
+    with target.installed():
+        reach.started = tracer.traced(lambda: target.access)
         for check in checks:
             results: list[Any] = []
-            lines = tracer.traced(lambda: results.append(run_check(check, stand.access, catalogue)))  # noqa: B023
+            lines = tracer.traced(lambda: results.append(run_check(check, target.access, catalogue)))  # noqa: B023
             reach.checks[check.id] = CheckReach(0.0, lines)
             if results[0].outcome is not Outcome.PASSED:
                 reach.unusable[check.id] = f"{results[0].outcome}: {results[0].message}"
@@ -139,11 +139,11 @@ def measure(
     for seed in range(SHUFFLES):
         order = list(checks)
         random.Random(seed).shuffle(order)
-        stand = Stand(protocol)
-        with stand.installed():
+        target = VirtualTarget(protocol)
+        with target.installed():
             for check in order:
                 began = time.process_time()
-                result = run_check(check, stand.access, catalogue)
+                result = run_check(check, target.access, catalogue)
                 reach.checks[check.id].seconds = max(
                     reach.checks[check.id].seconds, time.process_time() - began
                 )

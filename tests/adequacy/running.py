@@ -34,7 +34,7 @@ from tests.adequacy.mutants import Candidate
 from tests.adequacy.reach import Reach
 from tests.adequacy.results import Killed, Result, Status
 from tests.adequacy.sources import PACKAGE
-from tests.adequacy.stand import Stand, warm_up
+from tests.adequacy.virtual_target import VirtualTarget, warm_up
 
 START_S = 3.0  # of the processor, to start a broker with a mutant
 CHECK_S = 2.0  # and for a check, beyond what it takes ordinarily,
@@ -171,21 +171,21 @@ def _limit_cpu(seconds: float) -> None:
 def judge(job: Job, reach: Reach, protocol: str, started: Callable[[int], None]) -> Verdict:
     """Run the checks until one kills what is in this process now. ``started`` hears the number of each."""
     catalogue = _catalogue()
-    stand = Stand(protocol)
+    target = VirtualTarget(protocol)
     noticed: list[str] = []
-    with stand.installed():
+    with target.installed():
         _limit_cpu(START_S)
         try:
-            access = stand.access
+            access = target.access
         except Exception as error:
             return Verdict("", Killed.NO_START, _shortened(f"{type(error).__name__}: {error}"))
         for number, check in enumerate(job.checks, 1):
             started(number)
             _limit_cpu(CHECK_S + CHECK_TIMES * reach.checks[check.id].seconds)
             result = run_check(check, access, catalogue)
-            how = Killed.CRASH if stand.world.crash else Killed.FAILED
-            if stand.world.crash or result.outcome is Outcome.FAILED:
-                evidence = stand.world.crash.strip().rpartition("\n")[2] or result.message
+            how = Killed.CRASH if target.world.crash else Killed.FAILED
+            if target.world.crash or result.outcome is Outcome.FAILED:
+                evidence = target.world.crash.strip().rpartition("\n")[2] or result.message
                 return Verdict(check.id, how, _shortened(evidence), tuple(noticed), number)
             if result.outcome is not Outcome.PASSED:
                 noticed.append(f"{check.id}: {result.outcome}: {_shortened(result.message)}")

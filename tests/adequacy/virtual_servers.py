@@ -1,38 +1,26 @@
-"""The suite against the reference brokers in one process: no sockets, and a clock that waiting moves.
+"""The reference brokers in one process: no sockets, and a clock that waiting moves.
 
-A check waits for nothing: where it would wait, the clock goes on to its deadline or to the next timer of a
-broker. So a check takes milliseconds, whatever it waits for, and always ends in the same way. What needs a
-real process or a real socket (a signal, TLS) cannot run here.
+A client waits for nothing: where it would wait, the clock goes on to its deadline or to the next timer of a
+broker. What needs a real process or a real socket (a signal, TLS) cannot run here.
 """
 
 from __future__ import annotations
 
 import heapq
-import importlib
 import itertools
 import math
 import signal
 import sys
-import time
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from functools import cache, partial
-from random import Random
-from types import SimpleNamespace, TracebackType
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from types import TracebackType
 from typing import Any, Protocol, Self
-from unittest.mock import patch
 
-from plumbline.conformance import pump, session, target
-from plumbline.conformance.amqp import session as amqp_session
-from plumbline.conformance.amqp import variant_server
-from plumbline.conformance.nats import session as nats_session
+from plumbline.conformance import pump
 from plumbline.conformance.outcomes import Inconclusive
 from plumbline.conformance.own_server import OwnServer
-from plumbline.conformance.running import RunningTarget
-from plumbline.conformance.target import TargetAccess, open_target
-from plumbline.conformance.urls import AnyUrl, NatsUrl, parse_url
-from plumbline.conformance.variants import amqp_variants, main_server, variants
+from plumbline.conformance.urls import AnyUrl
 from plumbline.reference_broker.outputs import CloseOutput, SendOutput
 from plumbline.reference_broker.shell import LINGER_S, Core
 from plumbline.reference_broker.write_queue import Files, WriteQueue, apply
@@ -42,9 +30,6 @@ NS = 1_000_000_000
 SEND_NS = 100_000  # what each write of a client takes, so that a check that only asks and asks ends, too
 HOST = "127.0.0.1"
 FIRST_PORT = 20001
-RUN = "adeq"
-SEED = 1
-PROGRAM = ("the reference broker", "in this process")
 ALARM = "low on memory"
 MAX_PENDING = 4 * 1024 * 1024  # unread bytes beyond which a client is slow, as the AMQP broker's option
 
@@ -410,120 +395,3 @@ class VirtualOwnServer(OwnServer):
 
     def exit_output(self, within: float) -> str:
         return self._world.crash if self._server is not None and self._server.has_ended else ""
-
-
-# The two kinds of cores. The modules of the brokers are imported when they are needed: a mutant may be one.
-
-
-def nats_core(config: Mapping[str, Any]) -> CoreFactory:
-    """A NATS broker with this configuration."""
-
-    def make(write_queue: WriteQueue | None, files: Files | None, now: int, port: int) -> Core:
-        from plumbline.reference_broker.nats.assembly import build
-        from plumbline.reference_broker.nats.config import Config
-        from plumbline.reference_broker.nats.jetstream.service import JetStream
-
-        whole = dict(config) if files is None else {**config, "jetstream": {"store_dir": "."}}
-        broker = build(Config.of(**whole), Random(SEED + port), write_queue=write_queue)
-        broker.identity.port = port
-        if files is not None and isinstance(broker.service, JetStream):
-            broker.service.recover(files, now)
-        return broker
-
-    return make
-
-
-def amqp_core(settings: Mapping[str, Any]) -> CoreFactory:
-    """An AMQP broker with these settings."""
-
-    def make(write_queue: WriteQueue | None, files: Files | None, now: int, port: int) -> Core:
-        from plumbline.reference_broker.amqp.assembly import build
-        from plumbline.reference_broker.amqp.config import Config
-
-        stored = {} if files is None else {"data_dir": "."}
-        broker = build(Config.of(**settings, **stored), Random(SEED + port), write_queue=write_queue)
-        if files is not None:
-            broker.recover(files, now)
-        return broker
-
-    return make
-
-
-_main, _variants, _amqp_variants = cache(main_server), cache(variants), cache(amqp_variants)
-
-
-def warm_up() -> None:
-    """Read once what every stand needs."""
-    _main()
-    _variants()
-    _amqp_variants()
-
-
-class Stand:
-    """The servers of one protocol in their configurations, and the suite wired to them.
-
-    ``access`` is what ``run_check`` takes. Use it inside ``installed()``.
-    """
-
-    def __init__(self, protocol: str) -> None:
-        importlib.import_module("plumbline.conformance.sessions")  # whose clock is replaced, too
-        self.protocol = protocol
-        self.world = World()
-        self._access: TargetAccess | None = None
-
-    @property
-    def access(self) -> TargetAccess:
-        """The target, which is started at first use. Raises ``ServerCrashError``, and as ``open_target``."""
-        if self._access is None:
-            try:
-                self._access = open_target(self._running(), run=RUN)
-            except Exception as error:
-                if self.world.crash:
-                    raise ServerCrashError(self.world.crash) from error
-                raise
-        return self._access
-
-    def _running(self) -> RunningTarget:
-        if self.protocol == "amqp":
-            port = VirtualServer(self.world, amqp_core({})).port
-            url = parse_url(f"amqp://guest:guest@{HOST}:{port}/%2f")
-            return RunningTarget(url, program=PROGRAM, takes_settings=True)
-        main = VirtualServer(self.world, nats_core(_main().config)).port
-        urls: dict[str, AnyUrl] = {}
-        for name, variant in _variants().items():
-            port = VirtualServer(self.world, nats_core(variant.config)).port
-            urls[name] = NatsUrl.parse(variant.url(f"{HOST}:{port}"))
-        return RunningTarget(NatsUrl.parse(f"nats://{HOST}:{main}"), urls, program=PROGRAM)
-
-    @contextmanager
-    def installed(self) -> Iterator[Self]:
-        """Within, sessions of checks connect to this stand and their time is its time."""
-        world = self.world
-        clock = SimpleNamespace(monotonic=world.monotonic, sleep=world.sleep)
-        changes: list[tuple[Any, str, Any]] = [
-            (session, "open_link", world.open_link),
-            (target, "open_link", world.open_link),
-            (session, "Pump", lambda: VirtualPump(world)),
-            (nats_session, "OwnServer", self._own_nats),
-            (amqp_session, "OwnAmqpServer", self._own_amqp),
-            (variant_server, "OwnAmqpServer", self._own_amqp),
-            (variant_server, "amqp_variants", _amqp_variants),
-        ]
-        for name, module in list(sys.modules.items()):
-            if name.startswith("plumbline.conformance.") and getattr(module, "time", None) is time:
-                changes.append((module, "time", clock))
-        patches = [patch.object(owner, name, new) for owner, name, new in changes]
-        for each in patches:
-            each.start()
-        try:
-            yield self
-        finally:
-            variant_server.close_variant_servers()
-            for each in patches:
-                each.stop()
-
-    def _own_nats(self, program: Sequence[str], config: Mapping[str, Any]) -> VirtualOwnServer:
-        return VirtualOwnServer(self.world, nats_core(config), "nats://")
-
-    def _own_amqp(self, program: Sequence[str], config: Mapping[str, Any]) -> VirtualOwnServer:
-        return VirtualOwnServer(self.world, amqp_core(config), "amqp://guest:guest@")

@@ -12,16 +12,17 @@ from plumbline.conformance.requirements.catalogue import Catalogue
 from plumbline.conformance.runner.engine import run_check
 from plumbline.conformance.suite import all_checks, select
 from plumbline.verdicts import CheckResult, Outcome
-from tests.adequacy.stand import HOST, Stand
+from tests.adequacy.virtual_servers import HOST
+from tests.adequacy.virtual_target import VirtualTarget
 
 checks = cache(all_checks)
 catalogue = cache(Catalogue.load)
 
 
-def ran(stand: Stand, pattern: str) -> list[CheckResult]:
-    """The results of checks, in the stand."""
-    with stand.installed():
-        return [run_check(check, stand.access, catalogue()) for check in select(checks(), [pattern])]
+def ran(target: VirtualTarget, pattern: str) -> list[CheckResult]:
+    """The results of checks on that target."""
+    with target.installed():
+        return [run_check(check, target.access, catalogue()) for check in select(checks(), [pattern])]
 
 
 @pytest.mark.parametrize(
@@ -37,55 +38,55 @@ def ran(stand: Stand, pattern: str) -> list[CheckResult]:
     ],
 )
 def test_checks_pass_without_sockets(protocol: str, pattern: str) -> None:
-    results = ran(Stand(protocol), pattern)
+    results = ran(VirtualTarget(protocol), pattern)
     assert {result.id: result.message for result in results if result.outcome is not Outcome.PASSED} == {}
     assert results
 
 
-def test_waiting_moves_the_clock_of_the_stand() -> None:
-    stand = Stand("amqp")
-    before = stand.world.monotonic()
-    (result,) = ran(stand, "amqp_frames::silent_client_is_given_up")
+def test_waiting_moves_the_clock_of_the_servers() -> None:
+    target = VirtualTarget("amqp")
+    before = target.world.monotonic()
+    (result,) = ran(target, "amqp_frames::silent_client_is_given_up")
     assert result.outcome is Outcome.PASSED
-    assert stand.world.monotonic() - before > 1
+    assert target.world.monotonic() - before > 1
 
 
 def test_a_core_that_raises_an_exception_has_crashed(monkeypatch: pytest.MonkeyPatch) -> None:
-    stand = Stand("amqp")
-    with stand.installed():
-        access = stand.access
-        (server,) = stand.world.servers.values()
+    target = VirtualTarget("amqp")
+    with target.installed():
+        access = target.access
+        (server,) = target.world.servers.values()
         monkeypatch.setattr(server.core, "handle", None)
         run_check(select(checks("amqp"), ["AMQP-ACK-001"])[0], access, catalogue())
-        assert "'NoneType' object is not callable" in stand.world.crash
+        assert "'NoneType' object is not callable" in target.world.crash
         with pytest.raises(ConnectionRefusedError):
-            stand.world.open_link(access.url)
+            target.world.open_link(access.url)
 
 
 @pytest.mark.parametrize(("method", "value"), [("on_data", lambda *_: None), ("next_wake", None)])
 def test_a_core_that_answers_nonsense_has_crashed(
     monkeypatch: pytest.MonkeyPatch, method: str, value: object
 ) -> None:
-    stand = Stand("nats")
-    with stand.installed():
-        url = stand.access.url
-        link = stand.world.open_link(url)
-        monkeypatch.setattr(stand.world.servers[url.port].core, method, value)
+    target = VirtualTarget("nats")
+    with target.installed():
+        url = target.access.url
+        link = target.world.open_link(url)
+        monkeypatch.setattr(target.world.servers[url.port].core, method, value)
         link.sendall(b"PING\r\n")
-        stand.world.sleep(1)
-        assert "'NoneType' object is not" in stand.world.crash
+        target.world.sleep(1)
+        assert "'NoneType' object is not" in target.world.crash
 
 
 def test_the_clock_is_the_real_one_again_afterwards() -> None:
-    with Stand("nats").installed():
+    with VirtualTarget("nats").installed():
         assert vars(session)["time"] is not time
     assert vars(session)["time"] is time
 
 
 def test_a_client_that_hangs_up_is_gone_and_one_that_is_closed_reads_the_rest() -> None:
-    stand = Stand("nats")
-    with stand.installed():
-        link = stand.world.open_link(stand.access.url)
+    target = VirtualTarget("nats")
+    with target.installed():
+        link = target.world.open_link(target.access.url)
         assert link.recv(4096).startswith(b"INFO ")
         link.sendall(b"what?\r\n")
         assert b"-ERR" in link.recv(4096)
@@ -93,4 +94,4 @@ def test_a_client_that_hangs_up_is_gone_and_one_that_is_closed_reads_the_rest() 
         with pytest.raises(BrokenPipeError):
             link.sendall(b"PING\r\n")
         link.close()
-    assert HOST in str(stand.access.url)
+    assert HOST in str(target.access.url)

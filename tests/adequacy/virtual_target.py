@@ -1,0 +1,157 @@
+"""The suite on reference brokers of this process: no sockets, and a clock that waiting moves.
+
+So a check takes milliseconds, whatever it waits for, and always ends in the same way.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cache
+from random import Random
+from types import SimpleNamespace
+from typing import Any, Self
+from unittest.mock import patch
+
+from plumbline.conformance import session, target
+from plumbline.conformance.amqp import session as amqp_session
+from plumbline.conformance.amqp import variant_server
+from plumbline.conformance.nats import session as nats_session
+from plumbline.conformance.running import RunningTarget
+from plumbline.conformance.target import TargetAccess, open_target
+from plumbline.conformance.urls import AnyUrl, NatsUrl, parse_url
+from plumbline.conformance.variants import amqp_variants, main_server, variants
+from plumbline.reference_broker.shell import Core
+from plumbline.reference_broker.write_queue import Files, WriteQueue
+from tests.adequacy.virtual_servers import (
+    HOST,
+    CoreFactory,
+    ServerCrashError,
+    VirtualOwnServer,
+    VirtualPump,
+    VirtualServer,
+    World,
+)
+
+RUN = "adeq"
+SEED = 1
+PROGRAM = ("the reference broker", "in this process")
+
+# The modules of the brokers are imported when they are needed: a mutant may be one.
+
+
+def nats_core(config: Mapping[str, Any]) -> CoreFactory:
+    """A NATS broker with this configuration."""
+
+    def make(write_queue: WriteQueue | None, files: Files | None, now: int, port: int) -> Core:
+        from plumbline.reference_broker.nats.assembly import build
+        from plumbline.reference_broker.nats.config import Config
+        from plumbline.reference_broker.nats.jetstream.service import JetStream
+
+        whole = dict(config) if files is None else {**config, "jetstream": {"store_dir": "."}}
+        broker = build(Config.of(**whole), Random(SEED + port), write_queue=write_queue)
+        broker.identity.port = port
+        if files is not None and isinstance(broker.service, JetStream):
+            broker.service.recover(files, now)
+        return broker
+
+    return make
+
+
+def amqp_core(settings: Mapping[str, Any]) -> CoreFactory:
+    """An AMQP broker with these settings."""
+
+    def make(write_queue: WriteQueue | None, files: Files | None, now: int, port: int) -> Core:
+        from plumbline.reference_broker.amqp.assembly import build
+        from plumbline.reference_broker.amqp.config import Config
+
+        stored = {} if files is None else {"data_dir": "."}
+        broker = build(Config.of(**settings, **stored), Random(SEED + port), write_queue=write_queue)
+        if files is not None:
+            broker.recover(files, now)
+        return broker
+
+    return make
+
+
+_main, _variants, _amqp_variants = cache(main_server), cache(variants), cache(amqp_variants)
+
+
+def warm_up() -> None:
+    """Read once what every virtual target needs."""
+    _main()
+    _variants()
+    _amqp_variants()
+
+
+class VirtualTarget:
+    """The servers of one protocol in their configurations, and the suite wired to them.
+
+    ``access`` is what ``run_check`` takes. Use it inside ``installed()``.
+    """
+
+    def __init__(self, protocol: str) -> None:
+        importlib.import_module("plumbline.conformance.sessions")  # whose clock is replaced, too
+        self.protocol = protocol
+        self.world = World()
+        self._access: TargetAccess | None = None
+
+    @property
+    def access(self) -> TargetAccess:
+        """The target, which is started at first use. Raises ``ServerCrashError``, and as ``open_target``."""
+        if self._access is None:
+            try:
+                self._access = open_target(self._running(), run=RUN)
+            except Exception as error:
+                if self.world.crash:
+                    raise ServerCrashError(self.world.crash) from error
+                raise
+        return self._access
+
+    def _running(self) -> RunningTarget:
+        if self.protocol == "amqp":
+            port = VirtualServer(self.world, amqp_core({})).port
+            url = parse_url(f"amqp://guest:guest@{HOST}:{port}/%2f")
+            return RunningTarget(url, program=PROGRAM, takes_settings=True)
+        main = VirtualServer(self.world, nats_core(_main().config)).port
+        urls: dict[str, AnyUrl] = {}
+        for name, variant in _variants().items():
+            port = VirtualServer(self.world, nats_core(variant.config)).port
+            urls[name] = NatsUrl.parse(variant.url(f"{HOST}:{port}"))
+        return RunningTarget(NatsUrl.parse(f"nats://{HOST}:{main}"), urls, program=PROGRAM)
+
+    @contextmanager
+    def installed(self) -> Iterator[Self]:
+        """Within, sessions of checks connect to these servers, and their time is the time of this world."""
+        world = self.world
+        clock = SimpleNamespace(monotonic=world.monotonic, sleep=world.sleep)
+        changes: list[tuple[Any, str, Any]] = [
+            (session, "open_link", world.open_link),
+            (target, "open_link", world.open_link),
+            (session, "Pump", lambda: VirtualPump(world)),
+            (nats_session, "OwnServer", self._own_nats),
+            (amqp_session, "OwnAmqpServer", self._own_amqp),
+            (variant_server, "OwnAmqpServer", self._own_amqp),
+            (variant_server, "amqp_variants", _amqp_variants),
+        ]
+        for name, module in list(sys.modules.items()):
+            if name.startswith("plumbline.conformance.") and getattr(module, "time", None) is time:
+                changes.append((module, "time", clock))
+        patches = [patch.object(owner, name, new) for owner, name, new in changes]
+        for each in patches:
+            each.start()
+        try:
+            yield self
+        finally:
+            variant_server.close_variant_servers()
+            for each in patches:
+                each.stop()
+
+    def _own_nats(self, program: Sequence[str], config: Mapping[str, Any]) -> VirtualOwnServer:
+        return VirtualOwnServer(self.world, nats_core(config), "nats://")
+
+    def _own_amqp(self, program: Sequence[str], config: Mapping[str, Any]) -> VirtualOwnServer:
+        return VirtualOwnServer(self.world, amqp_core(config), "amqp://guest:guest@")
