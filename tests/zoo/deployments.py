@@ -18,9 +18,9 @@ class Deployment(Struct, frozen=True, forbid_unknown_fields=True):
 
     server: str
     source: str
-    select: tuple[str, ...]
     planted: str
     fails: str
+    select: tuple[str, ...] = ()
     config: dict[str, Any] = {}
     login: str = ""
     nodes: int = 1

@@ -20,6 +20,7 @@ RISKY = [name for name, deployment in DEPLOYMENTS.items() if deployment.risky]
 
 
 @pytest.mark.external
+@pytest.mark.timeout(900)  # one of them is run whole
 @pytest.mark.parametrize("name", RISKY)
 def test_a_deployment_is_conformant(name: str) -> None:
     run = run_on(started, DEPLOYMENTS[name], DEPLOYMENTS[name].select)
@@ -50,7 +51,7 @@ def run_on(
 ) -> Run:
     try:
         with start(deployment) as arguments:
-            return run_suite(arguments, select, ["-n", "2"])
+            return run_suite(arguments, select, ["-n", "2"] if select else [])
     except (ServerError, TargetError) as error:
         if servers_required():
             pytest.fail(str(error), pytrace=False)
