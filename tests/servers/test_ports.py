@@ -1,0 +1,49 @@
+"""The ports that are chosen for servers which cannot choose one."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
+
+from plumbline.servers.ports import FIRST, LAST, OF_A_PROCESS, free_ports
+
+CHOICE = "from plumbline.servers.ports import free_ports; print(*(free_ports(1)[0] for _ in range(20)))"
+
+
+def test_no_outgoing_connection_gets_one() -> None:
+    assert all(FIRST <= port <= LAST < 32768 for port in free_ports(5))
+
+
+def test_ports_chosen_together_or_one_after_the_other_are_different() -> None:
+    chosen = [*free_ports(10), *free_ports(10)]
+    assert len({*chosen}) == len(chosen)
+
+
+def test_threads_of_a_process_choose_different_ones() -> None:
+    with ThreadPoolExecutor(8) as threads:
+        chosen = [*chain.from_iterable(threads.map(free_ports, [2] * 16))]
+    assert len({*chosen}) == len(chosen)
+
+
+def test_processes_that_choose_at_the_same_time_choose_different_ones() -> None:
+    processes = [
+        subprocess.Popen([sys.executable, "-c", CHOICE], stdout=subprocess.PIPE, text=True) for _ in range(4)
+    ]
+    chosen = [port for process in processes for port in process.communicate()[0].split()]
+    assert len(chosen) == 80
+    assert len({*chosen}) == len(chosen)
+
+
+def test_a_port_that_something_listens_on_is_passed_over() -> None:
+    (free,) = free_ports(1)
+    with socket.create_server(("127.0.0.1", free)):
+        assert free not in free_ports(OF_A_PROCESS)
+
+
+def test_where_all_are_taken_the_system_chooses() -> None:
+    chosen = free_ports(OF_A_PROCESS + 1)
+    assert len({*chosen}) == len(chosen)
+    assert not all(FIRST <= port <= LAST for port in chosen)
