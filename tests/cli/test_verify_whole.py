@@ -10,7 +10,7 @@ import pytest
 
 from plumbline.conformance.suite import all_checks
 from plumbline.reference_broker.nats.server import NatsBroker
-from plumbline.servers.nats.nats_server import NatsServer, ServerBinary
+from plumbline.servers.nats.nats_server import ServerBinary
 from tests.cli.command import Ended, verify
 from tests.conformance.streams import THEIRS, make_streams, state_of
 
@@ -40,20 +40,13 @@ def test_a_real_server_in_every_configuration_is_conformant(
     assert not any("this run has no server with the configuration" in reason for reason in reasons)
 
 
-def _leaves_all_as_it_was(folder: Path, url: str) -> None:
-    make_streams(url)
-    before = state_of(url)
-    assert len(before) == 2 * len(THEIRS)
-    assert all(before[f"{name}/durable"]["num_ack_pending"] == 1 for name in THEIRS)
-    _whole(folder, url)
-    assert state_of(url) == before
-
-
-def test_run_does_not_touch_foreign_objects(tmp_path: Path, nats_server: NatsServer) -> None:
-    _leaves_all_as_it_was(tmp_path, nats_server.url)
-
-
 @pytest.mark.slow
-def test_a_run_touches_nothing_on_a_reference_broker_either(tmp_path: Path) -> None:
+def test_a_run_touches_nothing_of_others_on_a_reference_broker(tmp_path: Path) -> None:
+    """As ``tests/zoo/test_neighbours.py`` shows it for real servers."""
     with NatsBroker.in_thread(jetstream=True) as url:
-        _leaves_all_as_it_was(tmp_path, url)
+        make_streams(url)
+        before = state_of(url)
+        assert len(before) == 2 * len(THEIRS)
+        assert all(before[f"{name}/durable"]["num_ack_pending"] == 1 for name in THEIRS)
+        _whole(tmp_path, url)
+        assert state_of(url) == before
