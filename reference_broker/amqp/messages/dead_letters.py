@@ -9,6 +9,7 @@ from typing import Any
 
 from plumbline.reference_broker.amqp.config import NS
 from plumbline.reference_broker.amqp.messages.message import CC, PublishedMessage, altered, further_keys
+from plumbline.reference_broker.amqp.topology.arguments import is_integer
 from plumbline.reference_broker.amqp.topology.queues import Queue
 from plumbline.wire.amqp import Integer, Timestamp
 
@@ -40,7 +41,8 @@ def _deaths(deaths: list[Any], queue: Queue, message: PublishedMessage, reason: 
     same = [one for one in deaths if _is_same_death(one, queue.name, reason)]
     others = [one for one in deaths if not _is_same_death(one, queue.name, reason)]
     if same:
-        entry = {**same[0], "count": Integer(int(same[0].get("count", 0)) + 1, "l")}
+        before = same[0].get("count")  # a publisher may have made it up
+        entry = {**same[0], "count": Integer((before if is_integer(before) else 0) + 1, "l")}
     else:
         entry = {
             "count": Integer(1, "l"),

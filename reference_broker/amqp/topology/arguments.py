@@ -1,4 +1,4 @@
-"""The optional arguments of queue.declare and basic.consume: what they mean, when two are equal.
+"""The optional arguments of queue.declare, queue.bind and basic.consume: what they mean, when two are equal.
 
 Sources: RabbitMQ, "Queues" (optional arguments), "Queue Length Limit", "Time-To-Live and Expiration", "Dead
 Letter Exchanges", "Priority Queue Support"; AMQP 0-9-1 XML, queue.declare, rule "equivalent".
@@ -22,6 +22,8 @@ from plumbline.wire.amqp import Decimal, Float, Integer, Timestamp
 OVERFLOWS = ("drop-head", "reject-publish", "reject-publish-dlx")
 MAX_PRIORITIES = 255
 MAX_TTL_MS = 2**32 - 1  # milliseconds
+X_MATCH, MATCHES = "x-match", ("all", "any", "all-with-x", "any-with-x")
+MATCHES_TEXT = "all, any, all-with-x, or any-with-x"
 _NUMBERS = {
     "x-message-ttl": MAX_TTL_MS,
     "x-expires": MAX_TTL_MS,
@@ -94,6 +96,29 @@ def invalid(name: str, kind: str, where: str, vhost: str, why: str) -> AmqpReply
     return AmqpReplyError(
         PRECONDITION_FAILED, f"invalid arg '{name}' for {quoted(kind, where, vhost)}: {why}"
     )
+
+
+def check_x_match(arguments: Mapping[str, Any]) -> None:
+    """Of a binding to a headers exchange. Raises ``AmqpReplyError`` (406)."""
+    how = arguments.get(X_MATCH, MATCHES[0])
+    if not isinstance(how, str):
+        text = f"Invalid x-match field type {type_name(how)} (value {_erlang_term(how)}); expected longstr"
+        raise AmqpReplyError(PRECONDITION_FAILED, text)
+    if how not in MATCHES:
+        text = f"Invalid x-match field value {_erlang_term(how.encode())}; expected {MATCHES_TEXT}"
+        raise AmqpReplyError(PRECONDITION_FAILED, text)
+
+
+def _erlang_term(value: Any) -> str:
+    """As RabbitMQ prints it; not of tables and arrays, which it prints with their types."""
+    match value:
+        case None:
+            return "undefined"
+        case bool():
+            return str(value).lower()
+        case bytes():
+            return f'<<"{value.decode("latin-1")}">>' if value else "<<>>"
+    return str(value)
 
 
 def configure(queue: Queue, arguments: Mapping[str, Any], types: Container[str] = (CLASSIC,)) -> None:

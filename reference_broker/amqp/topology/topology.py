@@ -22,6 +22,7 @@ from plumbline.reference_broker.amqp.errors import (
 from plumbline.reference_broker.amqp.messages.delivery import Deliveries
 from plumbline.reference_broker.amqp.outbox import Outbox
 from plumbline.reference_broker.amqp.storage.store import AmqpRecordStore
+from plumbline.reference_broker.amqp.topology.arguments import check_x_match
 from plumbline.reference_broker.amqp.topology.exchanges import Binding, Exchange, VirtualHost
 from plumbline.reference_broker.amqp.topology.queues import Queue, QueueConsumer
 
@@ -130,6 +131,9 @@ class Topology:
         return vhost.exchanges[name]
 
     def add_binding(self, vhost: VirtualHost, binding: Binding) -> None:
+        """Unless it is there already. Raises ``AmqpReplyError`` (406) for its arguments."""
+        if vhost.exchanges[binding.source].kind == "headers":
+            check_x_match(binding.arguments)
         if vhost.bind(binding):
             self.store.record_binding_added(vhost, binding)
 

@@ -286,6 +286,19 @@ def headers(p: Player) -> None:
         p.drain(f"h{place}")
 
 
+def wrong_matches_of_headers(p: Player) -> None:
+    p.connect()
+    p.queue("q")
+    for wrong in (5, True, None, b"any", "none", "ANY", ""):
+        refused(p, "queue.bind", queue="q", exchange="amq.headers", arguments={"x-match": wrong, "a": 1})
+    refused(p, "exchange.bind", destination="amq.fanout", source="amq.match", arguments={"x-match": 5})
+    p.ask("queue.bind", queue="q", exchange="amq.direct", arguments={"x-match": 5})
+    p.ask("confirm.select")
+    p.send("basic.publish", exchange="amq.headers", properties={"headers": {"a": 1}}, body=b"no queue")
+    p.confirms(1)
+    p.drain("q")
+
+
 def between_exchanges(p: Player) -> None:
     p.connect()
     p.ask("confirm.select")
@@ -336,6 +349,7 @@ SCENARIOS: list[Scenario] = [
     exchanges_that_go,
     routing,
     headers,
+    wrong_matches_of_headers,
     between_exchanges,
     alternates,
 ]

@@ -144,3 +144,19 @@ def test_dead_letters_go_to_the_keys_in_cc(channel: BlockingChannel) -> None:
     _, properties, _ = channel.basic_get("q")
     assert properties is not None
     assert properties.headers["x-death"][0]["routing-keys"] == ["dead", "further"]
+
+
+@pytest.mark.parametrize(("forged", "count"), [("abc", 1), (None, 1), (True, 1), ([], 1), (7, 8)])
+def test_a_publishers_own_count_of_deaths_does_no_harm(
+    channel: BlockingChannel, forged: object, count: int
+) -> None:
+    channel.queue_declare("q", arguments={"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"})
+    channel.queue_declare("dead")
+    deaths = [{"queue": "q", "reason": "rejected", "count": forged}]
+    channel.basic_publish("", "q", b"m", pika.BasicProperties(headers={"x-death": deaths}))
+    method, _, _ = channel.basic_get("q")
+    assert method is not None
+    channel.basic_reject(method.delivery_tag, requeue=False)
+    _, properties, _ = channel.basic_get("dead")
+    assert properties is not None
+    assert properties.headers["x-death"][0]["count"] == count
