@@ -145,3 +145,9 @@ def connections_have_no_limit(broker: Broker) -> None:
 def silent_clients_are_kept(broker: Broker) -> None:
     """PINGs may stay unanswered for ever."""
     replace(broker, "is_stale", lambda connection: False)
+
+
+@defect("CORE-068")
+def ping_max_is_ignored(broker: Broker) -> None:
+    """Two PINGs may go unanswered, whatever ping_max is."""
+    replace(broker, "is_stale", lambda connection: connection.pings_out >= 2)
