@@ -237,6 +237,12 @@ def one_blank_separates_fields(broker: Broker) -> None:
     _look_first(broker, is_legal)
 
 
+@defect("CORE-020")
+def one_blank_follows_the_operation(broker: Broker) -> None:
+    """Two blanks or tabs between PUB and its subject do not separate them."""
+    _look_first(broker, lambda operation: operation.verb != "PUB" or operation.raw[4:5] not in b"\t ")
+
+
 @defect("CORE-037")
 def empty_token_is_valid(broker: Broker) -> None:
     """SUB foo..bar is valid."""
