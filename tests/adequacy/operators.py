@@ -258,9 +258,17 @@ def _is_set_elsewhere(function: Definition, assignment: ast.Assign, target: ast.
 
 def _of_condition(place: _Place) -> Iterator[Site]:
     yield place.becomes("negate", _not(place.node))
-    yield place.becomes("drop a branch", ast.Constant(False))
+    yield place.becomes("drop a branch", _constant(place.node, value=False))
     if not isinstance(place.parent, ast.While):
-        yield place.becomes("drop a condition", ast.Constant(True))
+        yield place.becomes("drop a condition", _constant(place.node, value=True))
+
+
+def _constant(condition: ast.expr, *, value: bool) -> ast.expr:
+    """Always ``value``. What ``condition`` assigns is still assigned: without it the mutant would only raise
+    ``NameError``."""
+    if not any(isinstance(node, ast.NamedExpr) for node in ast.walk(condition)):
+        return ast.Constant(value)
+    return ast.BoolOp(ast.Or() if value else ast.And(), [copy.deepcopy(condition), ast.Constant(value)])
 
 
 def _not(node: ast.expr) -> ast.expr:
@@ -354,6 +362,9 @@ def _booleans(place: _Place) -> Iterator[Site]:
     yield place.becomes("swap and/or", other)
     for number in range(len(node.values)):
         rest = [copy.deepcopy(value) for index, value in enumerate(node.values) if index != number]
+        neutral = _constant(node.values[number], value=isinstance(node.op, ast.And))
+        if not isinstance(neutral, ast.Constant):
+            rest.insert(number, neutral)
         yield place.becomes("drop an operand", rest[0] if len(rest) == 1 else ast.BoolOp(node.op, rest))
 
 

@@ -38,6 +38,13 @@ class Phase(Enum):
         ("drop a branch", "if a: b()", ["a -> False"]),
         ("drop a condition", "if a: b()", ["a -> True"]),
         ("drop a condition", "c = [x for x in a if x]", ["x -> True"]),
+        ("drop a branch", "if (c := a): b(c)", ["(c := a) -> (c := a) and False"]),
+        ("drop a condition", "if (c := a): b(c)", ["(c := a) -> (c := a) or True"]),
+        (
+            "drop an operand",
+            "d = (c := a) and b",
+            ["(c := a) and b -> ((c := a) or True) and b", "(c := a) and b -> (c := a)"],
+        ),
         ("off by one", "c = a < b", ["a < b -> a <= b"]),
         ("off by one", "c = a[7:]", ["7 -> 8", "7 -> 6"]),
         ("off by one", "c = a[0]", ["0 -> 1"]),
