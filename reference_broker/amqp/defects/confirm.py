@@ -301,6 +301,54 @@ def acked_is_not_written(broker: Broker) -> None:
     replace(broker, "stop", stop)
 
 
+@defect("AMQP-CONFIRM-040")
+def all_channels_confirm(broker: Broker) -> None:
+    """Every publish is confirmed, without confirm.select."""
+    before_handling(broker, "basic.publish", _selecting)
+
+
+@defect("AMQP-CONFIRM-040")
+def persistent_messages_are_confirmed(broker: Broker) -> None:
+    """A persistent message is confirmed, without confirm.select."""
+
+    def change(channel: Channel, operation: Method) -> Method:
+        is_persistent = (operation.properties or {}).get("delivery_mode") == 2
+        return _selecting(channel, operation) if is_persistent else operation
+
+    before_handling(broker, "basic.publish", change)
+
+
+@defect("AMQP-CONFIRM-040")
+def confirms_are_selected_for_all_channels(broker: Broker) -> None:
+    """confirm.select on one channel is for all that the connection has open."""
+
+    def change(channel: Channel, operation: Method) -> Method:
+        for other in channel.connection.channels.values():
+            _selecting(other, operation)
+        return operation
+
+    before_handling(broker, "confirm.select", change)
+
+
+@defect("AMQP-CONFIRM-040")
+def returned_messages_are_confirmed(broker: Broker) -> None:
+    """A message that is returned is confirmed, without confirm.select."""
+    original = broker.publishing.return_message
+
+    def return_message(channel: Channel, message: PublishedMessage) -> None:
+        original(channel, message)
+        if not channel.confirms:
+            channel.published += 1
+            broker.confirms.confirm(channel, channel.published, taken=True)
+
+    replace(broker.publishing, "return_message", return_message)
+
+
+def _selecting(channel: Channel, operation: Method) -> Method:
+    channel.confirms = True
+    return operation
+
+
 # Transactions
 
 
