@@ -6,12 +6,14 @@ RabbitMQ, "Time-To-Live and Expiration". A message that expires goes to another 
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import Any
 
 from plumbline.conformance.amqp.connection import AmqpConnection
 from plumbline.conformance.amqp.session import AmqpSession
 from plumbline.conformance.check import verifies
 from plumbline.conformance.checks.amqp.amqp_routes import publish, publish_confirmed
+from plumbline.conformance.outcomes import Failed
 from plumbline.wire.amqp import Method
 
 TTL_DOC = 'RabbitMQ, "Time-To-Live and Expiration"'
@@ -49,7 +51,8 @@ def _require_lifetimes(session: AmqpSession, queues: dict[str, tuple[str, str, s
     alive = set(queues)
     while alive:
         wanted = f"basic.deliver of {' '.join(sorted(alive))} after {TTL_MS} ms"
-        arrival = client.arrival(TTL_S + MARGIN_S, wanted, since=sent_at, stream=2)
+        judge = partial(_judge_dead, client, alive, wanted)
+        arrival = client.arrival(TTL_S + MARGIN_S, wanted, since=sent_at, stream=2, judge=judge)
         body = arrival.operation.body.decode()
         lived = arrival.at - sent_at
         session.require(
@@ -60,6 +63,12 @@ def _require_lifetimes(session: AmqpSession, queues: dict[str, tuple[str, str, s
         )
         alive.remove(body)
     session.count_observation()
+
+
+def _judge_dead(client: AmqpConnection, alive: set[str], wanted: str, operation: Method) -> None:
+    if operation.method != "basic.deliver" or operation.body.decode("utf-8", "replace") not in alive:
+        client.mark_offending(operation)
+        raise Failed("something else came", expected=wanted, actual=str(operation))
 
 
 @verifies("AMQP-TTL-001", source=f'{TTL_DOC}, "Per-Queue Message TTL"')

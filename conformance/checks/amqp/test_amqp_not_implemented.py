@@ -20,17 +20,22 @@ def refused(
     session: AmqpSession, client: AmqpConnection, method: Method, implemented: tuple[str, ...]
 ) -> None:
     """``method`` is refused with 540 and its own ids. Raises ``Unsupported`` if it is carried out."""
+    ids = (method.shape.class_id, method.shape.method_id)
+    expected = {"reply_code": NOT_IMPLEMENTED, "class_id": ids[0], "method_id": ids[1]}
+
+    def judge(answer: Method) -> None:
+        found = {name: answer.arguments.get(name) for name in expected}
+        if answer.method not in implemented and (answer.method != "connection.close" or found != expected):
+            client.mark_offending(answer)
+            raise Failed(
+                "refused in another way", expected=f"connection.close {expected}", actual=str(answer)
+            )
+
     client.send(method)
     wanted = f"connection.close 540, or one of {', '.join(implemented)}"
-    answer = client.arrival(WITHIN_S, wanted, stream=method.channel).operation
+    answer = client.arrival(WITHIN_S, wanted, stream=method.channel, judge=judge).operation
     if answer.method in implemented:
         raise Unsupported(f"the server implements it: {answer}")
-    ids = (method.shape.class_id, method.shape.method_id)
-    found = {name: answer.arguments.get(name) for name in ("reply_code", "class_id", "method_id")}
-    expected = {"reply_code": NOT_IMPLEMENTED, "class_id": ids[0], "method_id": ids[1]}
-    if answer.method != "connection.close" or found != expected:
-        client.mark_offending(answer)
-        raise Failed("refused in another way", expected=f"connection.close {expected}", actual=str(answer))
     session.count_observation()
     client.send(Method.make("connection.close-ok"))
 
