@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -246,6 +247,34 @@ def test_a_crate_that_does_not_build_is_one_sentence(machine: Path, monkeypatch:
     monkeypatch.setenv("BROKEN", "1")
     with pytest.raises(TargetError, match=r"--version 0\.3\.0: error: could not compile metalmq$"):
         get(target("metalmq"))
+
+
+LIBRARY = r"""
+echo "$@" >> "$HOME/asked"
+for project; do :; done
+[ -e "$project/Cargo.lock" ] && [ -e "$project/main.rs" ] || { echo "error: no project"; exit 101; }
+/bin/mkdir -p "$4/bin"; printf '#!/bin/sh\n' > "$4/bin/proxima-amqp"; chmod +x "$4/bin/proxima-amqp"
+"""
+
+
+def test_a_program_for_a_library_is_built_from_a_copy_of_its_project(machine: Path) -> None:
+    command(machine, "cargo", LIBRARY)
+    path, (line,) = get(target("proxima-amqp@0.1.0"))
+    assert line.endswith("cargo install --locked of a program with the library proxima-amqp 0.1.0")
+    assert path == machine / ".cache/plumbline/servers/targets/proxima-amqp-0.1.0/bin/proxima-amqp"
+    words = (machine / "asked").read_text().split()
+    assert words[:3] == ["install", "--locked", "--root"]
+    assert words[-3:-1] == ["--ignore-rust-version", "--path"]
+    assert not Path(words[-1]).exists()
+    assert get(target("proxima-amqp")) == (path, [])
+    with pytest.raises(TargetError, match="its checksums are not known"):
+        get(target("proxima-amqp@0.0.9"))
+
+
+def test_every_crate_of_a_library_has_a_checksum() -> None:
+    lock = tomllib.loads((registries.project(target("proxima-amqp")) / "Cargo.lock").read_text("utf-8"))
+    unknown = [package["name"] for package in lock["package"] if "checksum" not in package]
+    assert unknown == ["proxima-amqp-program"]  # our own
 
 
 def test_packages_of_python_are_known_by_their_hashes(machine: Path) -> None:
