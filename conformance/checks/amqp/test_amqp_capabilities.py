@@ -136,7 +136,17 @@ def test_prefetch_of_consumers_is_claimed(session: AmqpSession) -> None:
 
 @verifies("AMQP-CONN-054", source='RabbitMQ, "Direct Reply-to"')
 def test_direct_replies_are_claimed(session: AmqpSession) -> None:
-    """A server that lets a client consume replies without a queue claims direct_reply_to."""
+    """A server that delivers a reply to a client that has no queue for it claims direct_reply_to."""
+    queue = session.stage.queue("REQUESTS")
+    client = session.connect()
     consume = Method.make("basic.consume", 1, queue=REPLY_TO, no_ack=True)
-    answer_to(session.connect(), consume, "basic.consume-ok")
+    answer_to(client, consume, "basic.consume-ok")
+    client.send(
+        Method.make("basic.publish", 1, routing_key=queue, properties={"reply_to": REPLY_TO}, body=b"request")
+    )
+    request = answer_to(client, Method.make("basic.get", 1, queue=queue, no_ack=True), "basic.get-ok")
+    assert isinstance(request, Method)
+    address = (request.properties or {}).get("reply_to", "")
+    reply = Method.make("basic.publish", 1, routing_key=address, body=b"reply")
+    answer_to(client, reply, "basic.deliver")
     expect_claimed(session, "direct_reply_to")
