@@ -18,7 +18,7 @@ from plumbline.conformance.checks.nats.core.core_refusals import (
 from plumbline.conformance.nats.connection import ConnectionClosed, NatsConnection
 from plumbline.conformance.nats.probe import CONNECT_DEFAULTS
 from plumbline.conformance.nats.session import NatsSession
-from plumbline.conformance.outcomes import Unsupported
+from plumbline.conformance.outcomes import Failed, Unsupported
 from plumbline.wire.nats import Connect, Info, Msg, Ok, Ping, Pong, Pub, Sub
 
 SILENCE_S = 0.1
@@ -55,6 +55,34 @@ def test_only_ping_and_info_come_unasked(session: NatsSession) -> None:
     connection.send(Connect.make(session.connect_fields(connection)))
     connection.expect_silence(SILENCE_S)
     goes_on(connection)
+
+
+@verifies("CORE-113", source='docs.nats.io, "Client Protocol", CONNECT')
+def test_a_client_of_protocol_0_gets_one_info(session: NatsSession) -> None:
+    """After a CONNECT with protocol 0, or without protocol, no further INFO comes."""
+    for name, protocol in (("zero", 0), ("none", None)):
+        connection = greeted(session, name)
+        connection.send(Connect.make(session.connect_fields(connection, protocol=protocol)))
+        for _ in range(3):  # nats-server sends one after the first PONG to those of protocol 1
+            connection.send(Ping.make())
+            while not isinstance(operation := connection.arrival(1.0, "PONG", skip=(Ping,)).operation, Pong):
+                connection.mark_offending(operation)
+                raise Failed(f"{name}: not PONG alone", expected="PONG", actual=str(operation))
+        session.count_observation()
+
+
+@verifies("CORE-102", variant="auth", source='docs.nats.io, "Client Protocol"')
+def test_connect_may_come_in_parts(session: NatsSession) -> None:
+    """Where credentials are required, a CONNECT that is cut in two segments means the same."""
+    clock = session.connect("clock")
+    for cut in (1, 4, 7, 9, 20):
+        connection = greeted(session, f"cut at {cut}")
+        data = Connect.make(session.connect_fields(connection, verbose=False)).raw
+        connection.send_bytes(data[:cut])
+        clock.flush()  # so long that the server has read the first part before the second is sent
+        connection.send_bytes(data[cut:])
+        goes_on(connection)
+        connection.close()
 
 
 @verifies("CORE-019", source='docs.nats.io, "Client Protocol", "Protocol messages"')

@@ -1,7 +1,7 @@
 """What a user may not do is refused, and the connection goes on. docs.nats.io, "Authorization".
 
 The variant's user may publish and subscribe to *.ok.> and permitted.*, but not to *.ok.bad and
-permitted.secret; a second user may do all.
+permitted.secret; a second user may do all, and a third may subscribe to *.q in some queue groups.
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ from plumbline.conformance.nats.connection import NatsConnection
 from plumbline.conformance.nats.session import NatsSession
 from plumbline.conformance.outcomes import Failed, Untestable
 from plumbline.conformance.variants import variants
-from plumbline.wire.nats import Msg, Pub, Sub
+from plumbline.wire.nats import HMsg, HPub, Msg, Pub, Sub
 
 VARIANT = "permissions"
 ERRORS = 'docs.nats.io, "Client Protocol", +OK/ERR'
 AUTHORIZATION = 'docs.nats.io, "Authorization"'
+HEADERS = b"NATS/1.0\r\nA: b\r\n\r\n"
 
 
 def publish_violation(subject: str) -> str:
@@ -106,13 +107,43 @@ def test_denied_messages_are_filtered_at_delivery(session: NatsSession) -> None:
     connection, publisher = session.connect(), unlimited(session)
     connection.send(Sub.make("permitted.*", 1))
     goes_on(connection)
-    publisher.send(Pub.make("permitted.secret", bad), Pub.make("permitted.open", good))
+    publisher.send(
+        Pub.make("permitted.secret", bad),
+        HPub.make("permitted.secret", HEADERS, bad),
+        Pub.make("permitted.open", good),
+        HPub.make("permitted.open", HEADERS, good),
+    )
     publisher.flush()
-    messages = [operation for operation in connection.flush() if isinstance(operation, Msg)]
+    messages = [operation for operation in connection.flush() if isinstance(operation, Msg | HMsg)]
     came = [message for message in messages if message.payload in (bad, good)]
     session.require(
-        [message.payload for message in came] == [good],
+        [message.payload for message in came] == [good, good],
         "the wrong messages are delivered",
-        expected="permitted.open and not permitted.secret",
+        expected="permitted.open, with and without headers, and not permitted.secret",
         actual=" ".join(message.subject for message in came) or "none",
+    )
+
+
+@verifies("CORE-114", variant=VARIANT, source='docs.nats.io, "Authorization", "Queue Permissions"')
+def test_queue_permissions_have_wildcards(session: NatsSession) -> None:
+    """Only the queue groups v1, v1.> and *.dev are allowed, without *.prod, which is denied."""
+    subject = f"{session.name('foo')}.q"
+    credentials: dict[str, Any] = dict(variants()[VARIANT].credentials["queues"])
+    connection, publisher = session.connect(**credentials), unlimited(session)
+    for sid, group in enumerate(("v2", "v1x", "dev", "a.b.dev", "v1.prod"), 1):
+        connection.send(Sub.make(subject, sid, group))
+        refused(connection, f"{subscription_violation(subject)}.*")
+    connection.send(Sub.make(subject, 9))  # a subscription in no group
+    refused(connection, subscription_violation(subject))
+    allowed = {str(sid): group for sid, group in enumerate(("v1", "v1.east", "v1.east.new", "a.dev"), 10)}
+    connection.send(*(Sub.make(subject, sid, group) for sid, group in allowed.items()))
+    goes_on(connection)
+    publisher.send(Pub.make(subject, b"x"))
+    publisher.flush()
+    came = [operation.sid for operation in connection.flush() if isinstance(operation, Msg)]
+    session.require(
+        sorted(came) == sorted(allowed),
+        "not each of the allowed groups gets the message",
+        expected=", ".join(allowed.values()),
+        actual=", ".join(allowed.get(sid, sid) for sid in came) or "none",
     )

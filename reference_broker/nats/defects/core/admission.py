@@ -8,7 +8,8 @@ from plumbline.reference_broker.nats.connection import NatsClientConnection
 from plumbline.reference_broker.nats.core import Broker
 from plumbline.reference_broker.nats.defects import defect, replace
 from plumbline.reference_broker.nats.defects.methods import method_defect
-from plumbline.wire.nats import Connect, Operation, Ping, Pub
+from plumbline.reference_broker.nats.nkeys import public_key
+from plumbline.wire.nats import Connect, Info, Operation, Ping, Pub
 
 
 @method_defect(Broker.dispatch, "CORE-022")
@@ -91,6 +92,57 @@ def signatures_are_of_nothing(broker: Broker) -> None:
     replace(
         broker.authenticator, "signature_is_right", lambda nkey, nonce, signature: right(nkey, "", signature)
     )
+
+
+@defect("CORE-112")
+def signatures_of_odd_keys_are_wrong(broker: Broker) -> None:
+    """The last bit of a public key, which says whether x is odd, is not looked at: such a key is wrong."""
+    right = broker.authenticator.signature_is_right
+
+    def signature_is_right(nkey: str, nonce: str, signature: str) -> bool:
+        return public_key(nkey)[31] < 128 and right(nkey, nonce, signature)
+
+    replace(broker.authenticator, "signature_is_right", signature_is_right)
+
+
+@defect("CORE-102")
+def connect_must_come_whole(broker: Broker) -> None:
+    """Where credentials are required, a first segment without the whole of CONNECT is refused."""
+
+    def check_opening(connection: NatsClientConnection, unfinished: bytes) -> None:
+        if unfinished:
+            broker.send_err_and_close(connection, "Authorization Violation")
+
+    replace(broker, "check_opening", check_opening)
+
+
+@defect("CORE-102")
+def connect_must_begin_with_its_name(broker: Broker) -> None:
+    """Where credentials are required, a first segment of less than CONNECT and a blank is refused."""
+
+    def check_opening(connection: NatsClientConnection, unfinished: bytes) -> None:
+        if unfinished and not unfinished.upper().startswith(b"CONNECT "):
+            broker.send_err_and_close(connection, "Authorization Violation")
+
+    replace(broker, "check_opening", check_opening)
+
+
+@method_defect(Broker.on_ping, "CORE-113")
+def every_client_gets_a_second_info(broker: Broker, connection: NatsClientConnection) -> None:
+    """A second INFO follows the first PONG, whatever protocol the client has."""
+    is_first = connection.connected and not connection.first_pong_sent
+    Broker.on_ping(broker, connection)
+    if is_first and connection.options.protocol < 1:
+        broker.send(connection, Info.make(broker.identity.connect_fields(connection)).raw)
+
+
+@method_defect(Broker.on_ping, "CORE-113")
+def protocol_0_is_called_again(broker: Broker, connection: NatsClientConnection) -> None:
+    """A client of protocol 0 gets INFO at its second PING."""
+    is_second = connection.first_pong_sent
+    Broker.on_ping(broker, connection)
+    if is_second and connection.options.protocol < 1:
+        broker.send_info(connection)
 
 
 @defect("CORE-061")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from plumbline.reference_broker.nats.auth import ConnectionPermissions, Credentials
+from plumbline.reference_broker.nats.auth import ConnectionPermissions, Credentials, SubjectPermissions
 from plumbline.reference_broker.nats.connection import NatsClientConnection
 from plumbline.reference_broker.nats.core import Broker
 from plumbline.reference_broker.nats.defects import defect, replace
 from plumbline.reference_broker.nats.defects.methods import method_defect
+from plumbline.reference_broker.nats.routing import RoutedMessage
 
 
 def _with_permits(broker: Broker, change: Callable[[ConnectionPermissions], None]) -> None:
@@ -64,3 +65,83 @@ def refusal_does_not_name_the_queue(
 def denied_messages_reach_wildcards(broker: Broker) -> None:
     """A wildcard subscription gets messages that the user may not receive."""
     _with_permits(broker, lambda permits: replace(permits, "may_receive", lambda subject, queue: True))
+
+
+@method_defect(Broker.message, "CORE-055")
+def denied_messages_with_headers_reach_wildcards(
+    broker: Broker,
+    subject: bytes,
+    reply: bytes | None,
+    sizes: tuple[bytes, bytes],
+    block: bytes,
+    payload: bytes,
+) -> RoutedMessage:
+    """A wildcard subscription gets messages with headers that the user may not receive."""
+    message = Broker.message(broker, subject, reply, sizes, block, payload)
+    return RoutedMessage(b"", message.tail, message.stripped)
+
+
+def _of_groups(broker: Broker, list_: str, found: Callable[[SubjectPermissions, bytes, bytes], bool]) -> None:
+    """Another answer of ``allows`` or ``denies`` about subscriptions in queue groups."""
+
+    def change(permits: ConnectionPermissions) -> None:
+        original = getattr(permits.subscribe, list_)
+
+        def answer(subject: bytes, queue: bytes | None = None) -> bool:
+            given: bool = original(subject, queue)
+            return given if not queue else found(permits.subscribe, subject, queue)
+
+        replace(permits.subscribe, list_, answer)
+
+    _with_permits(broker, change)
+
+
+@defect("CORE-114")
+def queue_permissions_are_for_any_group(broker: Broker) -> None:
+    """A permission of a queue group allows every group on its subject."""
+    _of_groups(
+        broker, "allows", lambda lists, subject, queue: SubjectPermissions.allows(lists, subject, b"v1")
+    )
+
+
+@defect("CORE-114")
+def queue_permissions_have_no_wildcards(broker: Broker) -> None:
+    """Wildcards in the queue group of a permission are literal."""
+    _of_groups(
+        broker,
+        "allows",
+        lambda lists, subject, queue: queue == b"v1" and SubjectPermissions.allows(lists, subject, queue),
+    )
+
+
+@defect("CORE-114")
+def queue_permissions_begin_alike(broker: Broker) -> None:
+    """The queue group of a permission allows every group whose name begins with it."""
+    _of_groups(
+        broker,
+        "allows",
+        lambda lists, subject, queue: (
+            queue.startswith(b"v1") or SubjectPermissions.allows(lists, subject, queue)
+        ),
+    )
+
+
+@defect("CORE-114")
+def queue_denials_are_ignored(broker: Broker) -> None:
+    """A denial of a queue group denies nothing."""
+    _of_groups(broker, "denies", lambda lists, subject, queue: False)
+
+
+@defect("CORE-114")
+def queue_permissions_are_for_no_group_as_well(broker: Broker) -> None:
+    """A permission of a queue group allows a subscription in no group, too."""
+
+    def change(permits: ConnectionPermissions) -> None:
+        original = permits.subscribe.allows
+
+        def allows(subject: bytes, queue: bytes | None = None) -> bool:
+            return original(subject, queue or b"v1")
+
+        replace(permits.subscribe, "allows", allows)
+
+    _with_permits(broker, change)
