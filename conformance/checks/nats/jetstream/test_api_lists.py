@@ -89,6 +89,7 @@ def test_info_counts_by_subject(session: NatsSession) -> None:
     for wanted, counts in ((">", (2, 1, 1)), (subjects[0], (2,))):
         answer = session.stage.answer("STREAM.INFO", stream, body={"subjects_filter": wanted})
         shows(session, answer, "state.subjects", dict(zip(subjects, counts, strict=False)))
+        shows(session, answer, "offset", 0)
 
 
 @verifies("JS-API-151", source=SOURCE, is_long=True)

@@ -61,10 +61,11 @@ def test_a_long_name_is_refused(session: NatsSession) -> None:
 
 @verifies("JS-API-049", source=SOURCE)
 def test_replicas_need_a_cluster(session: NatsSession) -> None:
-    """A server that is not part of a cluster refuses a stream of three replicas."""
+    """A server that is not part of a cluster refuses a stream of two replicas, or of three."""
     if "cluster" in session.target.info:
         raise Unsupported(f"INFO says that the server is part of cluster {session.target.info['cluster']!r}")
-    _refused(session, session.name("S"), session.name("S"), 500, 10074, num_replicas=3)
+    for replicas in (2, 3):
+        _refused(session, session.name("S"), session.name("S"), 500, 10074, num_replicas=replicas)
 
 
 @verifies("JS-API-056", source="observed, nats-server 2.9.10 and 2.15")

@@ -50,6 +50,23 @@ def test_account_sums_the_bytes_of_its_streams(session: NatsSession) -> None:
     session.require(found == shown, "the sums differ", expected=json.dumps(shown), actual=json.dumps(found))
 
 
+@verifies("JS-API-189", source='docs.nats.io, "Streams", "Subjects"')
+def test_a_stream_may_begin_with_a_wildcard(session: NatsSession) -> None:
+    """A stream on *.x, which every other stream could overlap with, stores a.x and b.x, and not a.y."""
+    server, stage = _started(session)
+    a, b, x = (session.name(label) for label in "abx")
+    stream = stage.stream("S", [f"*.{x}"], no_ack=True)
+    client = session.connect_to(server)
+    stored = [f"{a}.{x}", f"{b}.{x}"]
+    client.send(Pub.make(stored[0]), Pub.make(f"{a}.{session.name('y')}"), Pub.make(stored[1]))
+    stage.expect_stream(stream, messages=2, last_seq=2)
+    answers = [stage.answer("STREAM.MSG.GET", stream, body={"seq": seq}) for seq in (1, 2)]
+    found = [answer.get("message", {}).get("subject") for answer in answers]
+    session.require(
+        found == stored, "other messages are stored", expected=str(stored), actual=json.dumps(answers)
+    )
+
+
 @verifies("JS-STORE-017", source=STORAGE_TYPE)
 def test_a_stream_in_files_is_there_after_a_restart(session: NatsSession) -> None:
     """Configuration, messages, sequences, headers and times of a stream in files are those of before."""

@@ -26,9 +26,12 @@ from plumbline.reference_broker.nats.defects.methods import (
 from plumbline.reference_broker.nats.jetstream import errors
 from plumbline.reference_broker.nats.jetstream.api.requests import Request
 from plumbline.reference_broker.nats.jetstream.errors import JetStreamError
+from plumbline.reference_broker.nats.jetstream.service import JetStream
+from plumbline.reference_broker.nats.jetstream.streams.config import StreamConfig
 from plumbline.reference_broker.nats.jetstream.streams.stream import Stream
 from plumbline.wire.errors import ProtocolError
 from plumbline.wire.nats.headers import Headers, Status, encode_headers
+from plumbline.wire.nats.subjects import is_valid
 
 GET = "stream_msg_get"
 
@@ -85,6 +88,90 @@ def purge_of_all_starts_anew(broker: Broker) -> None:
 def purge_of_all_skips_a_sequence(broker: Broker) -> None:
     """A purge of everything uses up a sequence."""
     _purged(broker, lambda stream: stream.store.skip())
+
+
+@defect("JS-API-182")
+def direct_gets_of_nothing_are_empty_batches(broker: Broker) -> None:
+    """A batch of direct gets that nothing matches is answered with 204, as the end of others is."""
+    _ends_with(broker, Status(404, "Message Not Found"), Status(204, "EOB"))
+
+
+@defect("JS-API-182")
+def direct_gets_of_nothing_are_empty_requests(broker: Broker) -> None:
+    """A batch of direct gets that nothing matches is answered with 408."""
+    _ends_with(broker, Status(404, "Message Not Found"), Status(408, "Empty Request"))
+
+
+@defect("JS-API-183")
+def direct_get_subjects_beside_multi_last_are_ignored(broker: Broker) -> None:
+    """DIRECT.GET with multi_last does not look at last_by_subj and next_by_subj."""
+
+    def change(fields: Fields, path: bytes) -> None:
+        if fields.get("multi_last"):
+            fields.pop("last_by_subj", None)
+            fields.pop("next_by_subj", None)
+
+    alter_direct_body(broker, change)
+
+
+def _ends_with(broker: Broker, right: Status, wrong: Status) -> None:
+    """A direct get of several messages ends with another status."""
+    host = jetstream_of(broker).host
+    publish, request = host.publish, jetstream_of(broker).api.request
+    several = False
+
+    def asked(path: bytes, reply: bytes | None, header_block: bytes, body: bytes, now: int) -> bool:
+        nonlocal several
+        several = b'"batch"' in body or b'"multi_last"' in body
+        return request(path, reply, header_block, body, now)
+
+    def published(subject: bytes, reply: bytes | None, header_block: bytes, payload: bytes) -> int:
+        if several and header_block == encode_headers((), right):
+            header_block = encode_headers((), wrong)
+        return publish(subject, reply, header_block, payload)
+
+    replace(jetstream_of(broker).api, "request", asked)
+    replace(host, "publish", published)
+
+
+@method_defect(JetStream.find_stream, "JS-API-189")
+def leading_wildcards_match_nothing(self: JetStream, subject: bytes) -> Stream | None:
+    """A stream whose subject begins with a wildcard stores nothing."""
+    found = JetStream.find_stream(self, subject)
+    leading = found is not None and all(pattern.startswith(b"*") for pattern in found.config.patterns)
+    return None if leading else found
+
+
+@method_defect(JetStream.find_stream, "JS-API-189")
+def leading_wildcards_match_everything(self: JetStream, subject: bytes) -> Stream | None:
+    """A stream whose subject begins with a wildcard stores all messages of so many tokens."""
+    for stream in self.streams.values():
+        for pattern in stream.config.patterns:
+            if pattern.startswith(b"*.") and pattern.count(b".") == subject.count(b"."):
+                return None if subject.startswith(b"$") else stream
+    return JetStream.find_stream(self, subject)
+
+
+@defect("JS-API-187")
+def streams_on_invalid_subjects_are_made(broker: Broker) -> None:
+    """A stream on an invalid subject is made, on another subject."""
+
+    def change(fields: Fields, request: Request) -> None:
+        subjects = fields.get("subjects")
+        if isinstance(subjects, list):
+            fields["subjects"] = [
+                one if is_valid(str(one).encode()) else f"{request.names[0]}.other" for one in subjects
+            ]
+
+    alter_body(broker, "stream_create", change)
+
+
+@method_defect(Stream.reconfigure, "JS-API-188")
+def sealing_makes_room_first(self: Stream, config: StreamConfig, now: int) -> None:
+    """An update that seals a stream removes what is beyond its limits."""
+    if config.sealed:
+        Stream.reconfigure(self, msgspec.structs.replace(config, discard="old"), now)
+    Stream.reconfigure(self, config, now)
 
 
 # What a stream may deny
