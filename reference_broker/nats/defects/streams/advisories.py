@@ -154,3 +154,41 @@ def adv_percent_sign_is_refused(broker: Broker) -> None:
         config["sample_freq"] = config.get("sample_freq", "").replace("%", "percent")
 
     alter_body(broker, "consumer_create", change)
+
+
+# Deleted messages
+
+
+@method_defect(Consumer.pending_subject, "JS-ADV-017")
+def adv_deleted_messages_were_never_delivered(self: Consumer, seq: int) -> AckSubjectFields | None:
+    """The event of a message that was deleted while it was pending tells of no delivery."""
+    found = Consumer.pending_subject(self, seq)
+    return found and msgspec.structs.replace(found, deliveries=0)
+
+
+@method_defect(Consumer.pending_subject, "JS-ADV-017")
+def adv_deleted_messages_are_not_told(self: Consumer, seq: int) -> AckSubjectFields | None:
+    """There is no event of a message that was deleted while it was pending."""
+    return None
+
+
+# Streams that listen
+
+
+@method_defect(Stream.publish, "JS-ADV-018")
+def adv_events_are_not_stored(
+    self: Stream, subject: bytes, reply: bytes | None, header_block: bytes, payload: bytes, now: int
+) -> None:
+    """A stream does not store what the server itself publishes."""
+    if not subject.startswith(b"$JS.EVENT."):
+        Stream.publish(self, subject, reply, header_block, payload, now)
+
+
+@method_defect(Stream.publish, "JS-ADV-018")
+def adv_events_are_stored_with_headers(
+    self: Stream, subject: bytes, reply: bytes | None, header_block: bytes, payload: bytes, now: int
+) -> None:
+    """What the server itself publishes is stored with a header."""
+    if subject.startswith(b"$JS.EVENT."):
+        header_block = b"NATS/1.0\r\nEvent: 1\r\n\r\n"
+    Stream.publish(self, subject, reply, header_block, payload, now)

@@ -10,6 +10,7 @@ from plumbline.reference_broker.nats.defects.methods import (
 )
 from plumbline.reference_broker.nats.jetstream.streams.batches import (
     COMMIT,
+    FORGOTTEN_AFTER,
     Batches,
     BatchPosition,
     StagedMessage,
@@ -77,3 +78,47 @@ def pub_lone_batch_markers_are_stored(self: Stream) -> None:
     """A batch of Nats-Batch-Commit: eob alone stores that message."""
     Stream.derive_settings(self)
     self.batches = _LoneMarkers(self)
+
+
+class _Kept(Batches):
+    def forget(self, now: int) -> None:
+        pass
+
+
+@method_defect(Stream.derive_settings, "JS-PUB-075")
+def pub_idle_batches_are_kept(self: Stream) -> None:
+    """A batch may be continued at any time."""
+    Stream.derive_settings(self)
+    self.batches = _Kept(self)
+
+
+class _FromTheFirst(Batches):
+    def accept(
+        self, position: BatchPosition, message: StagedMessage, now: int
+    ) -> tuple[StoredMessage | None, bytes]:
+        batch = self.open.get(position.batch_id)
+        began = now if batch is None else batch.last_message_at
+        try:
+            return super().accept(position, message, now)
+        finally:
+            if (batch := self.open.get(position.batch_id)) is not None:
+                batch.last_message_at = began
+
+
+@method_defect(Stream.derive_settings, "JS-PUB-075")
+def pub_batches_last_ten_seconds(self: Stream) -> None:
+    """A batch is abandoned 10 seconds after its first message."""
+    Stream.derive_settings(self)
+    self.batches = _FromTheFirst(self)
+
+
+class _HalfAsLong(Batches):
+    def forget(self, now: int) -> None:
+        super().forget(now + FORGOTTEN_AFTER // 2)
+
+
+@method_defect(Stream.derive_settings, "JS-PUB-075")
+def pub_batches_are_abandoned_after_five_seconds(self: Stream) -> None:
+    """A batch is abandoned once it has had no message for 5 seconds."""
+    Stream.derive_settings(self)
+    self.batches = _HalfAsLong(self)

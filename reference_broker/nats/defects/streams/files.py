@@ -12,6 +12,7 @@ from plumbline.reference_broker.nats.defects.methods import (
     method_defect,
 )
 from plumbline.reference_broker.nats.jetstream.consumers.ack import AckSubjectFields
+from plumbline.reference_broker.nats.jetstream.consumers.config import ConsumerConfig
 from plumbline.reference_broker.nats.jetstream.consumers.consumer import Consumer
 from plumbline.reference_broker.nats.jetstream.files.store import BlockFile, FileStore
 from plumbline.reference_broker.nats.jetstream.files.stream_files import StreamFiles
@@ -153,3 +154,28 @@ def store_deleted_consumers_come_back(self: Stream, consumer: Consumer, now: int
     files, self.files = self.files, None
     Stream.discard_consumer(self, consumer, now)
     self.files = files
+
+
+@method_defect(Stream.open_consumer, "JS-STORE-027")
+def store_consumers_in_memory_are_written(
+    self: Stream, name: str, config: ConsumerConfig, now: int
+) -> Consumer:
+    """mem_storage of a consumer changes nothing: after a restart it is there again."""
+    consumer = Stream.open_consumer(self, name, config, now)
+    if self.files is not None and config.mem_storage:
+        consumer.keep_log(self.files)
+    return consumer
+
+
+@method_defect(Consumer.resume, "JS-STORE-028")
+def store_delivery_counts_begin_again(self: Consumer, now: int) -> None:
+    """After a restart it is not known how often a message was delivered."""
+    self.acks.redelivered.clear()
+    Consumer.resume(self, now)
+
+
+@method_defect(Consumer.resume, "JS-STORE-028")
+def store_delivery_count_of_the_last_is_forgotten(self: Consumer, now: int) -> None:
+    """After a restart it is not known how often the last message of the stream was delivered."""
+    self.acks.redelivered.pop(self.stream.store.last_seq, None)
+    Consumer.resume(self, now)

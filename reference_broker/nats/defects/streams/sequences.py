@@ -146,3 +146,20 @@ def seq_redelivery_leaves_the_floor(self: AckState, seq: int, consumer_seq: int)
     if redelivered and self.pending:
         self.floor.consumer, self.floor.stream = floor.consumer, floor.stream
     return settled
+
+
+@method_defect(Consumer.on_stored, "JS-SEQ-022")
+def seq_rollups_count_twice(self: Consumer, message: StoredMessage, now: int) -> None:
+    """num_pending counts a rollup once for the purge and once for itself."""
+    self.counted_up_to = 0
+    Consumer.on_stored(self, message, now)
+
+
+@method_defect(Stream.roll_up, "JS-SEQ-022")
+def seq_rollups_leave_what_they_replace(self: Stream, subject: bytes, rollup: str, now: int) -> None:
+    """num_pending still counts the messages that a rollup has replaced."""
+    before = [(consumer, consumer.num_pending) for consumer in self.consumers.values()]
+    Stream.roll_up(self, subject, rollup, now)
+    if rollup:
+        for consumer, pending in before:
+            consumer.num_pending = pending + 1
