@@ -69,6 +69,19 @@ def test_push_bound_follows_the_subscriber(session: NatsSession) -> None:
     session.stage.expect_consumer(stream, consumer, push_bound=False)
 
 
+@verifies("JS-CONS-072", source='docs.nats.io, "JetStream wire API Reference"')
+def test_push_bound_ends_with_its_client(session: NatsSession) -> None:
+    """push_bound is no longer shown when a client of 5000 subscriptions, one of them this, is gone."""
+    stream = session.stage.stream("P", [session.name("p")])
+    consumer = push_consumer(session, stream)
+    client = subscribed(session)
+    client.send(*(Sub.make(f"{session.name('many')}.{number}", number + 2) for number in range(5000)))
+    client.flush()
+    session.stage.expect_consumer(stream, consumer, push_bound=True)
+    client.close()
+    session.stage.expect_consumer(stream, consumer, push_bound=False)
+
+
 @verifies("JS-CONS-073", source='docs.nats.io, "JetStream wire API Reference"')
 def test_max_ack_pending_of_a_push_consumer(session: NatsSession) -> None:
     """By default max_ack_pending is 1000."""
@@ -187,6 +200,25 @@ def test_without_an_answer_delivery_stops(session: NatsSession) -> None:
         expected=f"fewer than {messages} messages of {A_LOT} bytes",
         actual=f"{delivered} messages",
     )
+
+
+@verifies("JS-CONS-115", source="observed, nats-server 2.10.29 and 2.15")
+def test_one_flow_control_request_waits_for_its_answer(session: NatsSession) -> None:
+    """Until delivery has stalled, and while it has, one request comes and no other."""
+    client, messages = controlled(session)
+    asked, stalled = [], 0
+    while stalled < 2:
+        operation = arrival_of(client, f"{IDLE_HEARTBEAT} with {CONSUMER_STALLED}")
+        if status(operation) == str(FLOW_CONTROL_REQUEST):
+            asked.append(operation.reply or "")
+        elif status(operation):
+            stalled += 1
+        session.require(
+            len(asked) <= 1,
+            "a second flow control request, before the first is answered",
+            expected=f"one request among {messages} messages of {A_LOT} bytes",
+            actual=", ".join(asked),
+        )
 
 
 @verifies("JS-CONS-083", source='docs.nats.io, "Consumers", "Push-specific", "FlowControl"')

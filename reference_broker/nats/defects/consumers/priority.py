@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, cast
 
+import msgspec
+
 from plumbline.reference_broker.nats.core import Broker
 from plumbline.reference_broker.nats.defects import defect
 from plumbline.reference_broker.nats.defects.consumers.configuration import Config, alter_config, is_pull
 from plumbline.reference_broker.nats.defects.methods import alter_consumers
 from plumbline.reference_broker.nats.jetstream.consumers.consumer import Consumer
-from plumbline.reference_broker.nats.jetstream.consumers.priority import OverflowQueue
+from plumbline.reference_broker.nats.jetstream.consumers.priority import QUEUES, OverflowQueue
 from plumbline.reference_broker.nats.jetstream.consumers.pull import WaitingQueue, WaitingRequest
+from plumbline.wire.nats.jetstream import PullRequest
 
 
 def alter_queues(broker: Broker, policy: str, **methods: Callable[..., Any]) -> None:
@@ -88,3 +91,31 @@ def pinned_client_is_not_told(broker: Broker) -> None:
 def priorities_are_ignored(broker: Broker) -> None:
     """The priority policy prioritized serves requests in the order they came."""
     alter_queues(broker, "prioritized", enqueue=WaitingQueue.enqueue, rotate=WaitingQueue.rotate)
+
+
+@defect("JS-PULL-070")
+def priorities_have_no_limit(broker: Broker) -> None:
+    """A priority may be any number."""
+    _with_priorities(broker, lambda priority: 0)
+
+
+@defect("JS-PULL-070")
+def priorities_have_no_lower_limit(broker: Broker) -> None:
+    """A priority may be below 0."""
+    _with_priorities(broker, lambda priority: max(priority, 0))
+
+
+@defect("JS-PULL-070")
+def priorities_go_to_ten(broker: Broker) -> None:
+    """A priority may be 10."""
+    _with_priorities(broker, lambda priority: priority - 1 if priority > 0 else priority)
+
+
+def _with_priorities(broker: Broker, judged: Callable[[int], int]) -> None:
+    """Another priority is compared with the limits."""
+
+    def check_group(self: WaitingQueue, request: PullRequest) -> None:
+        request = msgspec.structs.replace(request, priority=judged(request.priority))
+        QUEUES["prioritized"].check_group(self, request)
+
+    alter_queues(broker, "prioritized", check_group=check_group)

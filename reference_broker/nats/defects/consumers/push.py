@@ -9,13 +9,16 @@ from plumbline.reference_broker.nats.defects import defect, replace
 from plumbline.reference_broker.nats.defects.api_alterations import Fields, alter_answer
 from plumbline.reference_broker.nats.defects.methods import (
     alter_consumers,
+    alter_service,
     jetstream_of,
     method_defect,
 )
 from plumbline.reference_broker.nats.jetstream.api.consumers import describe
 from plumbline.reference_broker.nats.jetstream.api.requests import Request
 from plumbline.reference_broker.nats.jetstream.consumers.consumer import Consumer
+from plumbline.reference_broker.nats.jetstream.consumers.flow_control import FlowWindow
 from plumbline.reference_broker.nats.jetstream.errors import CONSUMER_NAME_IN_USE
+from plumbline.reference_broker.nats.jetstream.service import JetStream
 from plumbline.reference_broker.nats.jetstream.streams.store import StoredMessage
 from plumbline.reference_broker.nats.routing import Target
 
@@ -168,3 +171,60 @@ def ordered_sequences_begin_at_the_start_sequence(self: Consumer, now: int) -> N
     """A push consumer that starts at a sequence counts its deliveries from there, not from 1."""
     self.acks.delivered.consumer = max(self.config.opt_start_seq - 1, 0)
     Consumer.start(self, now)
+
+
+@method_defect(Consumer.on_interest_changed, "JS-CONS-113")
+def push_other_groups_begin_the_threshold_anew(self: Consumer, now: int) -> None:
+    """A subscription in another queue group begins the inactive_threshold anew."""
+    Consumer.on_interest_changed(self, now)
+    if not self.active:
+        self.watch_inactivity(now)
+
+
+@method_defect(Consumer.minimum_lifetime, "JS-CONS-113")
+def push_other_groups_keep_the_consumer(self: Consumer, now: int) -> int:
+    """An ephemeral push consumer stays while anybody is subscribed to its deliver_subject."""
+    listened_to = not self.config.is_pull and self.host.has_interest(self.target)
+    return self.config.inactive_threshold if listened_to else Consumer.minimum_lifetime(self, now)
+
+
+@defect("JS-CONS-072", needs=("jetstream",))
+def push_bound_outlives_clients_of_many_subscriptions(broker: Broker) -> None:
+    """That a subscription has ended is not noticed if its client, with thousands of others, is gone."""
+    take_out_some = broker.router.take_out_some
+
+    def unnoticed() -> None:
+        take_out_some()
+        broker.router.ended.clear()
+
+    replace(broker.router, "take_out_some", unnoticed)
+
+
+# Flow control
+
+
+@method_defect(Consumer.record_sent, "JS-CONS-115")
+def push_flow_requests_do_not_wait(self: Consumer, window: FlowWindow, size: int) -> None:
+    """Beyond half of the window each message is followed by a flow control request."""
+    window.sent(size)
+    if window.pending > window.size // 2:
+        self.send_flow_request(window)
+
+
+@method_defect(Consumer.on_heartbeat_timer, "JS-CONS-116")
+def push_flow_requests_go_to_nobody(self: Consumer, now: int) -> None:
+    """With ack_policy flow_control a request is sent although nobody is subscribed."""
+    if not self.active and self.window is not None and self.acks_are_due(self.window):
+        self.send_flow_request(self.window)
+    Consumer.on_heartbeat_timer(self, now)
+
+
+@defect("CORE-076", needs=("jetstream",))
+def flow_control_subjects_are_always_served(broker: Broker) -> None:
+    """A request to any flow control subject gets no 503."""
+
+    def answer_flow_control(self: JetStream, subject: bytes, header_block: bytes, now: int) -> bool:
+        JetStream.answer_flow_control(self, subject, header_block, now)
+        return True
+
+    alter_service(broker, answer_flow_control=answer_flow_control)

@@ -11,7 +11,7 @@ from plumbline.reference_broker.nats.jetstream.consumers.ack import AckSubjectFi
 from plumbline.reference_broker.nats.jetstream.consumers.consumer import Consumer
 from plumbline.reference_broker.nats.jetstream.service import JetStream
 from plumbline.reference_broker.nats.jetstream.streams.store import StoredMessage
-from plumbline.wire.nats.jetstream import Ack, AckKind
+from plumbline.wire.nats.jetstream import EXCEEDED_MAX_WAITING, Ack, AckKind
 from plumbline.wire.units import HOUR, SECOND
 
 MANY = 10
@@ -249,6 +249,14 @@ def pushed_progress_acknowledges(self: Consumer, subject: AckSubjectFields, now:
 def pushed_next_is_an_ack(self: Consumer, reply: bytes | None, body: bytes, now: int) -> bool:
     """+NXT to a push consumer is answered as +ACK is."""
     return True
+
+
+@push_defect(Consumer.next, "JS-PUSH-015")
+def pushed_next_is_one_too_many(self: Consumer, reply: bytes | None, body: bytes, now: int) -> bool:
+    """+NXT to a push consumer is refused as one pull request too many."""
+    if reply is not None:
+        self.waiting.send(reply, EXCEEDED_MAX_WAITING)
+    return False
 
 
 @push_defect(Consumer.other_ack, "JS-PUSH-015")

@@ -176,3 +176,16 @@ def pull_needs_no_group(broker: Broker) -> None:
 def pull_of_another_client_waits(broker: Broker) -> None:
     """A request with another id than the pinned one waits."""
     _before_pull(broker, lambda consumer, fields: fields.pop("id", None))
+
+
+@method_defect(WaitingQueue.check_group, "JS-PULL-071")
+def pull_fields_of_other_policies_are_ignored(self: WaitingQueue, request: PullRequest) -> None:
+    """min_pending, min_ack_pending and id are not looked at where the policy is another."""
+    fields = {"min_pending": 0, "min_ack_pending": 0, "id": ""}
+    WaitingQueue.check_group(self, msgspec.structs.replace(request, **fields))
+
+
+@method_defect(WaitingQueue.check_group, "JS-PULL-071")
+def pull_min_ack_pending_is_for_every_policy(self: WaitingQueue, request: PullRequest) -> None:
+    """min_ack_pending is not looked at where the policy is another."""
+    WaitingQueue.check_group(self, msgspec.structs.replace(request, min_ack_pending=0))
