@@ -50,8 +50,9 @@ def catch_up(stream: Stream, now: int) -> None:
     """A new stream takes what its origins hold already."""
     for origin in origins(stream):
         source = stream.jetstream.streams.get(origin.get("name", ""))
-        for message in list(source.store.messages()) if source is not None else []:
-            copy(source, stream, message, now)
+        if source is not None:
+            for message in list(source.store.messages()):
+                copy(source, stream, message, now)
 
 
 class CopyRoute:
@@ -82,10 +83,8 @@ class CopyRoute:
         return is_within and all(each is not stream for each in self._passed)
 
 
-def copy(origin: Stream | None, stream: Stream, message: StoredMessage, now: int) -> None:
+def copy(origin: Stream, stream: Stream, message: StoredMessage, now: int) -> None:
     """One message of ``origin`` enters a stream that copies from it."""
-    if origin is None:
-        return
     taken = (
         stream.store_mirrored(message)
         if stream.config.mirror is not None
