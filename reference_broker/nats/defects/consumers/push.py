@@ -213,7 +213,7 @@ def push_flow_requests_do_not_wait(self: Consumer, window: FlowWindow, size: int
 
 @method_defect(Consumer.on_heartbeat_timer, "JS-CONS-116")
 def push_flow_requests_go_to_nobody(self: Consumer, now: int) -> None:
-    """With ack_policy flow_control a request is sent although nobody is subscribed."""
+    """With ack_policy flow_control a request is sent although there is no subscriber."""
     if not self.active and self.window is not None and self.acks_are_due(self.window):
         self.send_flow_request(self.window)
     Consumer.on_heartbeat_timer(self, now)
