@@ -5,6 +5,7 @@ from __future__ import annotations
 from plumbline.reference_broker.nats.core import Broker
 from plumbline.reference_broker.nats.defects import defect, replace
 from plumbline.reference_broker.nats.defects.methods import (
+    alter_streams,
     jetstream_of,
     method_defect,
 )
@@ -122,3 +123,39 @@ def pub_batches_are_abandoned_after_five_seconds(self: Stream) -> None:
     """A batch is abandoned once it has had no message for 5 seconds."""
     Stream.derive_settings(self)
     self.batches = _HalfAsLong(self)
+
+
+class _Unchecked(Batches):
+    def check(self, message: StagedMessage, now: int) -> None:
+        pass
+
+
+@method_defect(Stream.derive_settings, "JS-PUB-076")
+def pub_batches_stop_at_the_first_refusal(self: Stream) -> None:
+    """What comes before the message that is refused is stored."""
+    Stream.derive_settings(self)
+    self.batches = _Unchecked(self)
+
+
+def _uncounted(self: Stream, subject: bytes, header_block: bytes, payload: bytes) -> None:
+    pass
+
+
+@defect("JS-PUB-076")
+def pub_batches_are_checked_one_by_one(broker: Broker) -> None:
+    """Each message is compared with the limits as if it were alone."""
+    alter_streams(broker, count_ahead=_uncounted)
+
+
+@method_defect(Stream.count_ahead, "JS-PUB-076")
+def pub_batches_have_no_size(self: Stream, subject: bytes, header_block: bytes, payload: bytes) -> None:
+    """A batch may take more bytes than there are."""
+    Stream.count_ahead(self, subject, header_block, payload)
+    self.ahead.size = 0
+
+
+@method_defect(Stream.count_ahead, "JS-PUB-076")
+def pub_batches_have_no_subjects(self: Stream, subject: bytes, header_block: bytes, payload: bytes) -> None:
+    """A batch may have more messages of one subject than the stream takes."""
+    Stream.count_ahead(self, subject, header_block, payload)
+    self.ahead.of_subject.clear()

@@ -5,6 +5,8 @@ Nothing here changes the stream. Source: deep dive, "Streams"; docs.nats.io, "St
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from plumbline.reference_broker.nats.jetstream import errors
@@ -29,14 +31,24 @@ class UnansweredPublishError(Exception):
     """A publish that some servers drop without a word."""
 
 
+@dataclass
+class Room:
+    """What messages take that enter a stream together."""
+
+    messages: int = 0
+    size: int = 0  # bytes
+    of_subject: Counter[bytes] = field(default_factory=Counter)
+
+
 class StreamAdmission:
-    """The rules at the entrance of a stream."""
+    """The rules at the entrance of a stream. ``ahead``: what enters before the message that is looked at."""
 
     jetstream: JetStream
     config: StreamConfig
     store: Store
     duplicates: Deduplication
     last_msg_id: str
+    ahead: Room
 
     def check_size(self, header_size: int, payload_size: int) -> None:
         if self.config.sealed:
@@ -133,21 +145,29 @@ class StreamAdmission:
             self.check_max_msgs()
             self.check_max_bytes(subject, header_block, payload)
 
+    def count_ahead(self, subject: bytes, header_block: bytes, payload: bytes) -> None:
+        """The message enters before the next one that is looked at."""
+        if not self.is_full(subject):
+            self.ahead.messages += 1
+            self.ahead.size += self.added_bytes(subject, header_block, payload)
+            self.ahead.of_subject[subject] += 1
+
     def is_full(self, subject: bytes) -> bool:
         """Whether max_msgs_per_subject is reached, so that a message replaces the oldest on ``subject``."""
-        return 0 < self.config.max_msgs_per_subject <= self.store.count_of(subject)
+        count = self.store.count_of(subject) + self.ahead.of_subject[subject]
+        return 0 < self.config.max_msgs_per_subject <= count
 
     def check_room_of_subject(self, subject: bytes, directives: PublishHeaders) -> None:
         if self.config.discard_new_per_subject and self.is_full(subject) and not directives.rollup:
             raise errors.STORE_FAILED(reason="maximum messages per subject exceeded")
 
     def check_max_msgs(self) -> None:
-        if 0 < self.config.max_msgs <= len(self.store):
+        if 0 < self.config.max_msgs <= len(self.store) + self.ahead.messages:
             raise errors.STORE_FAILED(reason="maximum messages exceeded")
 
     def check_max_bytes(self, subject: bytes, header_block: bytes, payload: bytes) -> None:
         added = self.added_bytes(subject, header_block, payload)
-        if 0 < self.config.max_bytes < self.store.size + added:
+        if 0 < self.config.max_bytes < self.store.size + self.ahead.size + added:
             raise errors.STORE_FAILED(reason="maximum bytes exceeded")
 
     def added_bytes(self, subject: bytes, header_block: bytes, payload: bytes) -> int:

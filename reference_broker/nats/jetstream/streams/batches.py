@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from plumbline.reference_broker.nats.jetstream import errors
+from plumbline.reference_broker.nats.jetstream.streams.admission import Room
 from plumbline.reference_broker.nats.jetstream.streams.publish import read_directives
 from plumbline.reference_broker.nats.jetstream.streams.store import StoredMessage
 from plumbline.wire.errors import ProtocolError
@@ -125,13 +126,25 @@ class Batches:
         stream = self.stream
         if position.commit != COMMIT and not self.is_marker(position):
             raise errors.BATCH_COMMIT_INVALID()
-        for each in messages:
-            stream.check_size(len(each.header_block), len(each.payload))
-            if stream.check_headers(each.subject, read_directives(each.header_block), now) is not None:
-                raise errors.BATCH_WITH_DUPLICATE()
+        try:
+            for each in messages:
+                self.check(each, now)
+        finally:
+            stream.ahead = Room()
         stored, answer = stream.store.atomically(lambda: self.store_all(messages, now))
         batch_id = msgspec.json.encode(position.batch_id)
         return stored, answer[:-1] + b',"batch":%b,"count":%d}' % (batch_id, len(messages))
+
+    def check(self, message: StagedMessage, now: int) -> None:
+        """Whether it may be stored behind those that were looked at before. Raises ``JetStreamError``."""
+        stream = self.stream
+        subject, header_block, payload = message.subject, message.header_block, message.payload
+        stream.check_size(len(header_block), len(payload))
+        directives = read_directives(header_block)
+        if stream.check_headers(subject, directives, now) is not None:
+            raise errors.BATCH_WITH_DUPLICATE()
+        stream.check_discard_new(subject, header_block, payload, directives)
+        stream.count_ahead(subject, header_block, payload)
 
     def store_all(self, messages: list[StagedMessage], now: int) -> tuple[StoredMessage | None, bytes]:
         """The outcome of the last one."""

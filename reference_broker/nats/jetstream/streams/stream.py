@@ -18,6 +18,7 @@ from plumbline.reference_broker.nats.jetstream.consumers.consumer import Consume
 from plumbline.reference_broker.nats.jetstream.errors import JetStreamError
 from plumbline.reference_broker.nats.jetstream.streams import copying, counters, markers
 from plumbline.reference_broker.nats.jetstream.streams.admission import (
+    Room,
     StreamAdmission,
     UnansweredPublishError,
 )
@@ -64,6 +65,7 @@ class Stream(StreamAdmission):
         self.copies: list[Stream] = []  # who copies from here
         self.duplicates = Deduplication(config.duplicate_window)
         self.batches = Batches(self)
+        self.ahead = Room()
         self.last_msg_id = ""
         self.age_timer = jetstream.timers.timer(self.on_age_timer)
         self.lifetimes = Lifetimes()
