@@ -27,6 +27,7 @@ SELECTED = {
     "metalmq": ("amqp_capabilities::confirms_are_claimed", "amqp/ack/unknown-tag"),
     "ballerina": ("amqp/chan/open", "amqp/topo/passive-missing"),
     "proxima-amqp": ("amqp_topology::exchange_keeps_its_type", "amqp/topo/passive-missing"),
+    "mockforge-amqp": ("amqp_capabilities::confirms_are_claimed", "amqp/topo/passive-missing"),
     "nats_test_server": ("core_errors::pub_with_a_negative_size", "core_errors::sub_without_a_sid"),
 }
 

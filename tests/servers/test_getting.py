@@ -271,10 +271,11 @@ def test_a_program_for_a_library_is_built_from_a_copy_of_its_project(machine: Pa
         get(target("proxima-amqp@0.0.9"))
 
 
-def test_every_crate_of_a_library_has_a_checksum() -> None:
-    lock = tomllib.loads((registries.project(target("proxima-amqp")) / "Cargo.lock").read_text("utf-8"))
+@pytest.mark.parametrize("name", ["proxima-amqp", "mockforge-amqp"])
+def test_every_crate_of_a_library_has_a_checksum(name: str) -> None:
+    lock = tomllib.loads((registries.project(target(name)) / "Cargo.lock").read_text("utf-8"))
     unknown = [package["name"] for package in lock["package"] if "checksum" not in package]
-    assert unknown == ["proxima-amqp-program"]  # our own
+    assert unknown == [f"{name}-program"]  # our own
 
 
 def test_packages_of_python_are_known_by_their_hashes(machine: Path) -> None:
