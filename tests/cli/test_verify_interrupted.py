@@ -24,6 +24,7 @@ from tests.conformance.streams import stream_names
 
 pytestmark = pytest.mark.slow  # make test-all runs it
 
+PASSWORD = "S3cretOfKilledRun"
 ENDS_WITHIN_S = 60
 """How long an interrupted run may take to end: a bound on hanging, not on speed."""
 
@@ -105,8 +106,7 @@ def test_a_killed_run_leaves_no_password_on_the_disk(tmp_path: Path, broker: str
     """Killed with all its workers, so that nothing is left which could clean up."""
     rest = tmp_path / "rest"
     rest.mkdir()
-    password = "S3cretOfKilledRun"
-    env = environment(PLUMBLINE_PASSWORD=password, TMPDIR=str(rest))
+    env = environment(PLUMBLINE_PASSWORD=PASSWORD, TMPDIR=str(rest))
     url = broker.replace("://", "://alice@")
     with started((*PLUMBLINE, "verify", url, "-n", "3"), tmp_path, env) as process:
         await_line(process, " 25 %")
@@ -114,7 +114,7 @@ def test_a_killed_run_leaves_no_password_on_the_disk(tmp_path: Path, broker: str
         process.communicate(timeout=ENDS_WITHIN_S)
     files = [path for path in rest.rglob("*") if path.is_file()]
     assert files  # the folder that the processes of the run share
-    assert [path for path in files if password.encode() in path.read_bytes()] == []
+    assert [path for path in files if PASSWORD.encode() in path.read_bytes()] == []
 
 
 INTERRUPTED_AT_ONCE = """
