@@ -89,16 +89,19 @@ def test_cancel_notifications_are_claimed(session: AmqpSession) -> None:
 
 @verifies("AMQP-CONN-054", source='RabbitMQ, "Consumer Priorities"')
 def test_consumer_priorities_are_claimed(session: AmqpSession) -> None:
-    """A server that prefers a later consumer with a higher x-priority claims consumer_priorities."""
-    queue = session.stage.queue("ORDERS")
+    """A server that prefers the consumer with the higher x-priority, on each channel and whether it came
+    first or last, claims consumer_priorities."""
     client = session.connect()
-    for channel, priority in ((1, 0), (2, 10)):
-        client.call("basic.consume", channel, queue=queue, arguments={"x-priority": priority})
-    for number in (1, 2, 3):
-        session.stage.publish(queue, b"m%d" % number)
-        delivery = client.take(WITHIN_S)
-        if delivery is None or delivery.method != "basic.deliver" or delivery.channel != 2:
-            raise Unsupported(f"the consumer with the higher priority is not preferred: {delivery}")
+    for label, priorities in (("LAST", {1: 0, 2: 10}), ("OTHER", {2: 0, 1: 10}), ("FIRST", {1: 10, 2: 0})):
+        queue = session.stage.queue(label)
+        for channel, priority in priorities.items():
+            client.call("basic.consume", channel, queue=queue, arguments={"x-priority": priority})
+        preferred = max(priorities, key=priorities.__getitem__)
+        for number in (1, 2, 3):
+            session.stage.publish(queue, b"m%d" % number)
+            delivery = client.take(WITHIN_S)
+            if delivery is None or delivery.method != "basic.deliver" or delivery.channel != preferred:
+                raise Unsupported(f"the consumer with the higher priority is not preferred: {delivery}")
     expect_claimed(session, "consumer_priorities")
 
 
