@@ -76,7 +76,12 @@ def test_push_bound_ends_with_its_client(session: NatsSession) -> None:
     consumer = push_consumer(session, stream)
     client = subscribed(session)
     client.send(*(Sub.make(f"{session.name('many')}.{number}", number + 2) for number in range(5000)))
-    client.flush()
+    try:
+        client.flush()
+    except Failed as refused:
+        if "maximum subscriptions exceeded" in refused.actual:
+            raise Unsupported("a client may not have 5000 subscriptions", actual=refused.actual) from None
+        raise
     session.stage.expect_consumer(stream, consumer, push_bound=True)
     client.close()
     session.stage.expect_consumer(stream, consumer, push_bound=False)
