@@ -64,6 +64,8 @@ def _require_that_flush_waits(scene: NatsScene, before: int) -> None:
     ended_early: list[bool] = []
 
     def answer() -> None:
+        # A PONG that comes before the library is in its flush proves nothing. No PING may follow at all.
+        scene.await_wire(lambda: _pings_behind(scene), HELD_S)
         answered = len(scene.received_operations(Pong))
         earlier = len(scene.sent_operations(Ping)) - len(_pings_behind(scene)) - answered
         if earlier:
