@@ -127,7 +127,7 @@ class VirtualTarget:
     def installed(self) -> Iterator[Self]:
         """Within, sessions of checks connect to these servers, and their time is the time of this world."""
         world = self.world
-        clock = SimpleNamespace(monotonic=world.monotonic, sleep=world.sleep)
+        clock = SimpleNamespace(monotonic=world.monotonic, sleep=world.sleep, gmtime=time.gmtime)
         changes: list[tuple[Any, str, Any]] = [
             (session, "open_link", world.open_link),
             (target, "open_link", world.open_link),
