@@ -24,6 +24,7 @@ LEFT_OUT = frozenset(
         "nats.virtual",
         "nats.config_file",
         "nats.defects",
+        "nats.drop_in",
         "nats.jetstream.files",
         "amqp.server",
         "amqp.defects",
