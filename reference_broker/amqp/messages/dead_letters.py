@@ -13,6 +13,7 @@ from plumbline.reference_broker.amqp.topology.arguments import is_integer
 from plumbline.reference_broker.amqp.topology.queues import Queue
 from plumbline.wire.amqp import Integer, Timestamp
 
+MOST_DEATHS = 2**63 - 1  # what the type of the count can have
 REJECTED, EXPIRED, MAXLEN, DELIVERY_LIMIT = "rejected", "expired", "maxlen", "delivery_limit"
 
 
@@ -42,7 +43,8 @@ def _deaths(deaths: list[Any], queue: Queue, message: PublishedMessage, reason: 
     others = [one for one in deaths if not _is_same_death(one, queue.name, reason)]
     if same:
         before = same[0].get("count")  # a publisher may have made it up
-        entry = {**same[0], "count": Integer((before if is_integer(before) else 0) + 1, "l")}
+        count = min((before if is_integer(before) else 0) + 1, MOST_DEATHS)
+        entry = {**same[0], "count": Integer(count, "l")}
     else:
         entry = {
             "count": Integer(1, "l"),

@@ -146,7 +146,9 @@ def test_dead_letters_go_to_the_keys_in_cc(channel: BlockingChannel) -> None:
     assert properties.headers["x-death"][0]["routing-keys"] == ["dead", "further"]
 
 
-@pytest.mark.parametrize(("forged", "count"), [("abc", 1), (None, 1), (True, 1), ([], 1), (7, 8)])
+@pytest.mark.parametrize(
+    ("forged", "count"), [("abc", 1), (None, 1), (True, 1), ([], 1), (7, 8), (2**63 - 1, 2**63 - 1)]
+)
 def test_a_publishers_own_count_of_deaths_does_no_harm(
     channel: BlockingChannel, forged: object, count: int
 ) -> None:

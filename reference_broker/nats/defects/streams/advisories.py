@@ -161,7 +161,7 @@ def adv_percent_sign_is_refused(broker: Broker) -> None:
 
 @method_defect(Consumer.pending_subject, "JS-ADV-017")
 def adv_deleted_messages_were_never_delivered(self: Consumer, seq: int) -> AckSubjectFields | None:
-    """The event of a message that was deleted while it was pending tells of no delivery."""
+    """The event of a message that was deleted while it was pending counts no delivery."""
     found = Consumer.pending_subject(self, seq)
     return found and msgspec.structs.replace(found, deliveries=0)
 
