@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from plumbline.conformance.packaged import HERE, is_packaged
 from plumbline.conformance.runner.events import Emitter, EventListener
+from plumbline.conformance.runner.fork_server import forked_workers
 from plumbline.conformance.runner.plugin import CONTROLLER, PREPARED, PreparedPlugin
 from plumbline.conformance.runner.prepare import PreparedRun
 from plumbline.conformance.runner.schedule import DISTRIBUTION
@@ -22,6 +23,18 @@ from plumbline.verdicts import Event, ExitCode, RunFinished, RunResult
 __all__ = ["EventListener", "Finished", "default_workers", "run_suite"]
 
 CONFIGURATION = Path(__file__).with_name("pytest.ini")
+# Plugins of pytest without a use for checks: they look at every file, or do something for every check.
+NOT_NEEDED = (
+    "doctest",
+    "legacypath",
+    "logging",
+    "pastebin",
+    "setuponly",
+    "setupplan",
+    "stepwise",
+    "tmpdir",
+    "unittest",
+)
 FEW_FILES = 50
 CHECKS_PER_WORKER = 20  # fewer are run sooner than a process is started
 # Most checks wait, so more workers than cores are right: for what the protocol times, and for the network.
@@ -93,8 +106,8 @@ def run_suite(
     if workers is None:
         workers = default_workers(len(prepared.checks), prepared.run.target.target.rtt_s)
     try:
-        with _own_options_only():
-            code = pytest.main(_arguments(prepared, workers, pytest_args), plugins=[listener])
+        with _own_options_only(), forked_workers() as forked:
+            code = pytest.main(_arguments(prepared, workers, forked, pytest_args), plugins=[listener])
     except KeyboardInterrupt:
         return Finished(ExitCode.INTERRUPTED, listener.result)
     return _finished(code, listener)
@@ -127,11 +140,10 @@ def _finished(code: int, listener: _Listener) -> Finished:
     return Finished(ExitCode.HARNESS_ERROR, None, (f"pytest ended with code {code} and without a result",))
 
 
-def _arguments(prepared: PreparedRun, workers: int, extra: Sequence[str]) -> list[str]:
+def _arguments(prepared: PreparedRun, workers: int, forked: str, extra: Sequence[str]) -> list[str]:
     options = prepared.run.wanted
     own = [str(path) for path in options.traces]
     packaged = [] if own and not options.select else _packaged(prepared, extra)
-    parallel = [f"--numprocesses={workers}", f"--dist={DISTRIBUTION}"] if workers else []
     return [
         *([] if extra else ["--noconftest"]),  # a trace is data: its folder is not code of this run
         f"--config-file={CONFIGURATION}",
@@ -139,21 +151,34 @@ def _arguments(prepared: PreparedRun, workers: int, extra: Sequence[str]) -> lis
         "-pno:cacheprovider",
         "-pno:terminal",
         "-pno:unraisableexception",  # which collects all garbage twice at the end of every process
+        *([] if extra else (f"-pno:{name}" for name in NOT_NEEDED)),
         "--capture=no",  # the reports write to the terminal themselves
         *_plugins(users=bool(extra)),
         f"--plumbline-target={prepared.run.target.url}",
-        *parallel,
+        *_parallel(workers, "" if extra else forked),
         *extra,
         *packaged,
         *own,
     ]
 
 
+def _parallel(workers: int, forked: str) -> list[str]:
+    """``forked``: how xdist starts a worker that is a copy of this process; empty for its own way."""
+    if not workers:
+        return []
+    started = [f"--tx={forked}"] * workers if forked else [f"--numprocesses={workers}"]
+    return [*started, f"--dist={DISTRIBUTION}"]
+
+
 def _packaged(prepared: PreparedRun, extra: Sequence[str]) -> list[str]:
-    """The files of a few selected checks; or the folder of all, in which pytest looks at a thousand files."""
+    """The files of a few selected checks; or the folders of many, in which pytest looks at every file."""
+    if extra:
+        return [str(HERE)]
     wheres = (HERE.parent / check.where.rpartition(":")[0] for check in prepared.checks)
-    files = dict.fromkeys(str(path) for path in wheres if is_packaged(path))
-    return list(files) if len(files) <= FEW_FILES and not extra else [str(HERE)]
+    files = dict.fromkeys(path for path in wheres if is_packaged(path))
+    if len(files) > FEW_FILES:
+        files = dict.fromkeys(HERE.joinpath(*path.relative_to(HERE).parts[:2]) for path in files)
+    return [str(path) for path in files]
 
 
 def _plugins(*, users: bool) -> list[str]:
