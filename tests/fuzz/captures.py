@@ -160,7 +160,7 @@ def _with_payload(block: bytes, rng: random.Random) -> bytes:
     if not packet:
         return block
     head = 60 if packet[0] >> 4 == 6 else 40
-    text = rng.choice(HOSTILE)[: 65_000 - len(packet)]
+    text = rng.choice(HOSTILE)[: max(65_000 - len(packet), 0)]
     at = rng.randrange(head, len(packet) + 1) if len(packet) > head else len(packet)
     end = at + (len(text) if rng.random() < 0.5 else 0)  # in the place of what is there, or between
     packet[at:end] = text

@@ -72,6 +72,63 @@ def exclusive_queues_are_declared_once(broker: Broker) -> None:
     _declares_again(broker, change)
 
 
+def _same_again(broker: Broker, change: Callable[[Queue], None]) -> None:
+    """What happens to a queue that is declared again as it is."""
+    original = broker.queue_methods.check_same_queue
+
+    def check_same_queue(queue: Queue, channel: Channel, arguments: Any) -> None:
+        original(queue, channel, arguments)
+        change(queue)
+
+    replace(broker.queue_methods, "check_same_queue", check_same_queue)
+
+
+@defect("AMQP-TOPO-002")
+def equal_queues_are_emptied(broker: Broker) -> None:
+    """A queue that is declared again as it is has no messages then."""
+    _same_again(broker, lambda queue: queue.ready.clear())
+
+
+@defect("AMQP-TOPO-002")
+def equal_queues_lose_their_bindings(broker: Broker) -> None:
+    """A queue that is declared again as it is has no bindings then but that to the default exchange."""
+
+    def change(queue: Queue) -> None:
+        vhost = broker.vhosts[queue.vhost]
+        for exchange in vhost.exchanges.values():
+            kept = {key: one for key, one in exchange.bindings.items() if one.destination != queue.name}
+            exchange.bindings.clear()
+            exchange.bindings.update(kept)
+        vhost.forget_routes()
+
+    _same_again(broker, change)
+
+
+@defect("AMQP-TOPO-002")
+def equal_queues_lose_their_consumers(broker: Broker) -> None:
+    """Nothing is delivered any more to a consumer of a queue that is declared again as it is."""
+
+    def change(queue: Queue) -> None:
+        for consumer in queue.consumers:
+            queue.leave_turn(consumer)
+
+    _same_again(broker, change)
+
+
+@defect("AMQP-TOPO-002")
+def equal_queues_lose_what_is_unacknowledged(broker: Broker) -> None:
+    """What is delivered of a queue that is declared again as it is cannot be requeued."""
+
+    def change(queue: Queue) -> None:
+        for connection in broker.connections.values():
+            for channel in connection.channels.values():
+                for delivery in channel.outstanding.values():
+                    if delivery.queue is queue:
+                        delivery.queue = Queue(queue.vhost, queue.name, durable=True, auto_delete=False)
+
+    _same_again(broker, change)
+
+
 @defect("AMQP-TOPO-034")
 def booleans_are_numbers(broker: Broker) -> None:
     """A queue argument that has to be a number may be true, which is 1."""

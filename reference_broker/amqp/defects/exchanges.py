@@ -10,6 +10,7 @@ from plumbline.reference_broker.amqp.core import Broker
 from plumbline.reference_broker.amqp.defects import defect, replace
 from plumbline.reference_broker.amqp.defects.alterations import before_handling, handling, with_arguments
 from plumbline.reference_broker.amqp.defects.routing import Step, Stops, leads
+from plumbline.reference_broker.amqp.errors import PRECONDITION_FAILED, AmqpReplyError
 from plumbline.reference_broker.amqp.lifecycle import Handler
 from plumbline.reference_broker.amqp.messages.message import PublishedMessage
 from plumbline.reference_broker.amqp.topology.exchanges import (
@@ -223,6 +224,40 @@ def passive_declares_drop_bindings(broker: Broker) -> None:
         return operation
 
     before_handling(broker, "exchange.declare", change)
+
+
+def _same_again(broker: Broker, change: Callable[[Exchange], None]) -> None:
+    """What happens to an exchange that is declared again as it is."""
+    original = broker.exchange_methods.check_same_exchange
+
+    def check_same_exchange(vhost: VirtualHost, exchange: Exchange, arguments: Any) -> None:
+        original(vhost, exchange, arguments)
+        change(exchange)
+        vhost.forget_routes()
+
+    replace(broker.exchange_methods, "check_same_exchange", check_same_exchange)
+
+
+@defect("AMQP-ROUTE-037")
+def equal_exchanges_are_made_anew(broker: Broker) -> None:
+    """An exchange that is declared again replaces the one that was there, with its bindings."""
+    _same_again(broker, lambda exchange: exchange.bindings.clear())
+
+
+@defect("AMQP-ROUTE-037")
+def equal_exchanges_with_an_alternate_are_made_anew(broker: Broker) -> None:
+    """Only one with an alternate-exchange does."""
+    _same_again(broker, lambda exchange: exchange.bindings.clear() if exchange.alternate else None)
+
+
+@defect("AMQP-ROUTE-037")
+def equal_exchanges_are_refused(broker: Broker) -> None:
+    """Declaring an exchange again is refused, however equal."""
+
+    def refuse(exchange: Exchange) -> None:
+        raise AmqpReplyError(PRECONDITION_FAILED, f"exchange '{exchange.name}' exists")
+
+    _same_again(broker, refuse)
 
 
 def _answers(broker: Broker, method: str) -> None:
