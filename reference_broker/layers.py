@@ -84,6 +84,7 @@ class LayeredTransport:
     def __init__(self, below: asyncio.Transport) -> None:
         self.below = below
         self.layers: list[Layer] = []
+        self._has_said_goodbye = False
 
     def write(self, data: bytes) -> None:
         self.send_above(len(self.layers), data)
@@ -114,6 +115,10 @@ class LayeredTransport:
         return any(layer.is_over for layer in self.layers)
 
     def _say_goodbye(self) -> None:
+        """Once: after its end nothing can be written."""
+        if self._has_said_goodbye:
+            return
+        self._has_said_goodbye = True
         for index in range(len(self.layers), 0, -1):
             layer = self.layers[index - 1]
             if layer.is_open and not layer.is_over and not self.below.is_closing():

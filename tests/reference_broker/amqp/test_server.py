@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import signal
+import socket
+import ssl
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +15,8 @@ import pytest
 from plumbline.reference_broker.amqp.defects import all_defects
 from plumbline.reference_broker.amqp.server import AmqpBroker
 from plumbline.reference_broker.amqp.storage.records import JOURNAL
-from plumbline.wire.amqp import Method
+from plumbline.wire.amqp import PROTOCOL_HEADER, Method
+from tests.certificates import Certificates
 from tests.reference_broker.amqp.player import Player
 
 COMMAND = [sys.executable, "-m", "plumbline", "broker", "amqp"]
@@ -32,6 +35,23 @@ def test_the_url_is_where_it_listens() -> None:
     with AmqpBroker.in_thread(users={"u": "p"}, vhosts=("a/b",)) as url:
         parts = urlsplit(url)
         assert (parts.scheme, parts.username, parts.password, parts.path) == ("amqp", "u", "p", "/a%2fb")
+
+
+def test_a_connection_over_tls_ends_with_the_broker(tmp_path: Path) -> None:
+    certificates = Certificates(tmp_path)
+    pair = {"certfile": str(certificates.pem("server")), "keyfile": str(certificates.key("server"))}
+    running = AmqpBroker.in_thread(tls=pair)
+    context = ssl.create_default_context(cafile=str(certificates.pem("ca")))
+    address = urlsplit(running.start())
+    with (
+        socket.create_connection((address.hostname, address.port)) as plain,
+        context.wrap_socket(plain, server_hostname="127.0.0.1") as secure,
+    ):
+        secure.sendall(PROTOCOL_HEADER)
+        assert secure.recv(1)
+        running.stop()  # which waits for its connections
+        while secure.recv(4096):
+            pass
 
 
 @pytest.mark.parametrize("is_durable", [False, True])
