@@ -56,6 +56,7 @@ SECONDS_PER_MB, LEAST_SECONDS = 5.0, 2.0
 TABLES_SECONDS = 0.2  # of each capture, however small: the local engine writes files for each day in it
 MOST_MB = 300
 SECTION_BYTES = 4096  # small, so that mutants are cut
+MOST_PACKET = 65_000  # its length is a field of two octets
 TOGETHER = 250  # mutants of one run of the local engine, whose tables take most of its time
 SHOWN_EACH_S = 30.0
 HOSTILE = (
@@ -157,11 +158,11 @@ def _with_payload(block: bytes, rng: random.Random) -> bytes:
     order = "<" if block[0] else ">"
     kept, _ = struct.unpack_from(order + "II", block, 20)
     packet, rest = bytearray(block[28 : 28 + kept]), block[28 + kept + (-kept & 3) : -4]
-    if not packet:
+    head = 60 if packet and packet[0] >> 4 == 6 else 40
+    if not head <= len(packet) <= MOST_PACKET:  # an earlier change may have made one without a right length
         return block
-    head = 60 if packet[0] >> 4 == 6 else 40
-    text = rng.choice(HOSTILE)[: max(65_000 - len(packet), 0)]
-    at = rng.randrange(head, len(packet) + 1) if len(packet) > head else len(packet)
+    text = rng.choice(HOSTILE)[: MOST_PACKET - len(packet)]
+    at = rng.randrange(head, len(packet) + 1)
     end = at + (len(text) if rng.random() < 0.5 else 0)  # in the place of what is there, or between
     packet[at:end] = text
     length = len(packet) - 40 if head == 60 else len(packet)
