@@ -74,7 +74,7 @@ def _run(listening: socket.socket, owner: socket.socket) -> NoReturn:
         signal.signal(signal.SIGCHLD, _reap)
         gc.freeze()  # a collection would write to all that is there, and so copy it
         _serve(listening, owner)
-    except BaseException:
+    except BaseException:  # whatever it is, it must not go on in the code of the owner
         traceback.print_exc()
     finally:
         os._exit(0)
@@ -114,7 +114,7 @@ def _work(client: socket.socket) -> NoReturn:
         sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115
         exec(eval(sys.stdin.readline()), {"__name__": "__main__"})
         code = 0
-    except BaseException:
+    except BaseException:  # the same; what it is shows where the run prints its errors
         traceback.print_exc()
     finally:
         with suppress(OSError):

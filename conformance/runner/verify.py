@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from importlib.metadata import entry_points
 from pathlib import Path
 
@@ -106,7 +106,8 @@ def run_suite(
     if workers is None:
         workers = default_workers(len(prepared.checks), prepared.run.target.target.rtt_s)
     try:
-        with _own_options_only(), forked_workers() as forked:
+        may_fork = workers and not pytest_args  # the user's own plugins may start threads, or what has some
+        with _own_options_only(), forked_workers() if may_fork else nullcontext("") as forked:
             code = pytest.main(_arguments(prepared, workers, forked, pytest_args), plugins=[listener])
     except KeyboardInterrupt:
         return Finished(ExitCode.INTERRUPTED, listener.result)
@@ -155,7 +156,7 @@ def _arguments(prepared: PreparedRun, workers: int, forked: str, extra: Sequence
         "--capture=no",  # the reports write to the terminal themselves
         *_plugins(users=bool(extra)),
         f"--plumbline-target={prepared.run.target.url}",
-        *_parallel(workers, "" if extra else forked),
+        *_parallel(workers, forked),
         *extra,
         *packaged,
         *own,

@@ -6,6 +6,7 @@ import os
 import select
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -68,9 +69,9 @@ print(os.getpid())
     assert len({first, second, own}) == 3
 
 
-def test_files_and_signal_handlers_of_the_process_are_not_those_of_a_worker() -> None:
+def test_files_and_signal_handlers_of_the_process_are_not_those_of_a_worker(tmp_path: Path) -> None:
     script = """
-file = open(os.devnull)
+file = open(sys.argv[1], "w")
 signal.signal(signal.SIGTERM, lambda *_: None)
 signal.signal(signal.SIGHUP, signal.SIG_IGN)
 questions = (
@@ -82,8 +83,9 @@ questions = (
 with fork_server.forked_workers() as spec:
     print(*answer(spec, f"({','.join(questions)})"))
 """
-    opened, *handled = printed(script)
-    assert opened != os.devnull
+    mine = tmp_path / "mine"
+    opened, *handled = printed(script, str(mine))
+    assert opened != str(mine)
     assert handled == ["True", "True", "True"]
 
 
@@ -105,7 +107,7 @@ with fork_server.forked_workers() as spec:
     found = gateway(spec)
     worker = found.remote_exec("import os; channel.send(os.getpid())").receive()
     print(worker, flush=True)
-    found.remote_exec("import time; time.sleep(10000)")
+    found.remote_exec("import threading; threading.Event().wait()")  # it does not end when it is asked to
     found._io.popen.kill()
     sys.stdin.read()
 """
