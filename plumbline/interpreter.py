@@ -20,6 +20,11 @@ def python_command(*arguments: str) -> tuple[str, ...]:
     return (sys.executable, "-P", *arguments)
 
 
+def bare_python_command(script: str, *arguments: str) -> tuple[str, ...]:
+    """The same for a file that needs the standard library alone: no installed package is looked at."""
+    return (sys.executable, "-I", "-S", script, *arguments)
+
+
 @contextmanager
 def safe_path_for_children() -> Iterator[None]:
     """The same for processes of Python that a library starts meanwhile."""

@@ -28,6 +28,7 @@ from types import FrameType
 from typing import NoReturn
 
 from plumbline.conformance.runner import fork_client
+from plumbline.interpreter import bare_python_command
 
 THREADS = Path("/proc/self/task")  # a folder for each, also for those that Python did not start
 DESCRIPTORS = Path("/proc/self/fd")
@@ -54,7 +55,7 @@ def forked_workers() -> Iterator[str]:
         listening.close()
         theirs.close()
         try:
-            yield f"popen//python={shlex.join((sys.executable, '-I', '-S', fork_client.__file__, name))}"
+            yield f"popen//python={shlex.join(bare_python_command(fork_client.__file__, name))}"
         finally:
             ours.close()  # which ends the server
             os.waitpid(server, 0)

@@ -47,7 +47,7 @@ def nats_lines(*verbs: bytes) -> Relay:
 
     def relay(link: socket.socket, broker: socket.socket) -> None:
         file = link.makefile("rb")
-        while (line := file.readline()) and line.split()[0] in verbs:
+        while (line := file.readline()) and line.partition(b" ")[0].strip() in verbs:
             broker.sendall(line)
 
     return relay
