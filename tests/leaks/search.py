@@ -7,14 +7,16 @@ from collections.abc import Iterable, Iterator, Mapping
 from fnmatch import fnmatch
 from pathlib import Path
 
+from ahocorasick_rs import BytesAhoCorasick
 from msgspec import Struct
 
 from tests.leaks.places import Piece, files_in, pieces
 from tests.leaks.spellings import spellings
 
-# An NKey seed of any kind, and a private key: whoever made it, it is a secret.
+# An NKey seed of any kind, and a private key: whoever made it, it is a secret. Each begins with a letter, not
+# with what may not be before it: a search for a letter is many times as fast.
 SHAPES = {
-    "the seed of an NKey": re.compile(rb"(?<![A-Z2-7])S[ACNOUX][A-Z2-7]{56}(?![A-Z2-7])"),
+    "the seed of an NKey": re.compile(rb"S(?<![A-Z2-7]S)[ACNOUX][A-Z2-7]{56}(?![A-Z2-7])"),
     "a private key": re.compile(rb"-----BEGIN (?:[A-Z]+ )?PRIVATE KEY-----"),
 }
 
@@ -58,11 +60,13 @@ class Search:
 
     def __init__(self, secrets: Mapping[str, str], allowed: Iterable[str] = ALLOWED) -> None:
         self._allowed = tuple(allowed)
-        self._needles = {
+        needles = {
             spelled: f"a secret of {where} ({name})"
             for secret, where in secrets.items()
             for spelled, name in spellings(secret).items()
         }
+        self._needles = tuple(needles.values())
+        self._all_at_once = BytesAhoCorasick(needles)
 
     def hits(self, folder: Path) -> Iterator[Hit]:
         """In every file below ``folder``, or in this file."""
@@ -75,9 +79,11 @@ class Search:
 
     def _in(self, piece: Piece) -> Iterator[Hit]:
         data = bytes(piece.data) if isinstance(piece.data, memoryview) else piece.data
-        for needle, what in self._needles.items():
-            if (at := data.find(needle)) >= 0:
-                yield Hit(piece.place, piece.at + at, what)
+        first: dict[int, int] = {}
+        for needle, at, _ in self._all_at_once.find_matches_as_indexes(data, overlapping=True):
+            first.setdefault(needle, at)
+        for needle, at in sorted(first.items()):
+            yield Hit(piece.place, piece.at + at, self._needles[needle])
         for what, shape in SHAPES.items():
             if found := shape.search(data):
                 yield Hit(piece.place, piece.at + found.start(), what)
