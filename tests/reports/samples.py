@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -284,10 +284,11 @@ def result_of(
     requirements: Sequence[RequirementResult], checks: Sequence[CheckResult], *, strict: bool = False
 ) -> RunResult:
     """The result that a run with these ends would give."""
-    linked = tuple(
-        replace(found, checks=tuple(check.id for check in checks if found.id in check.requirements))
-        for found in requirements
-    )
+    judged_by = defaultdict[str, list[str]](list)
+    for check in checks:
+        for identity in check.requirements:
+            judged_by[identity].append(check.id)
+    linked = tuple(replace(found, checks=tuple(judged_by[found.id])) for found in requirements)
     checks = [with_red(check, strict=strict) for check in checks]
     red = sum(check.red for check in checks)
     harness = any(check.outcome is Outcome.HARNESS_ERROR for check in checks)
