@@ -56,6 +56,9 @@ TOGETHER = (
 )
 collect_ignore = [path for package, paths in NEEDED.items() if find_spec(package) is None for path in paths]
 
+# Where single tests take minutes: they are the first, so that no run ends with one process that is busy.
+FIRST = ("tests/zoo/", "tests/hostile/", "tests/cluster/", "tests/servers/", "tests/site/")
+
 try:
     SERVERS = real_servers()
 except ServerError as error:
@@ -74,7 +77,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks what asks for something external, as a fixture or as the parameter of one."""
+    """``FIRST`` first. Marks what asks for something external, as a fixture or as the parameter of one."""
+    items.sort(key=lambda item: not item.nodeid.startswith(FIRST))
     for item in items:
         callspec = getattr(item, "callspec", None)
         parameters = map(str, callspec.params.values()) if callspec else ()
