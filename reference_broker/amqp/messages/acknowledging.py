@@ -14,6 +14,7 @@ from plumbline.reference_broker.amqp.messages.dead_letters import REJECTED
 from plumbline.reference_broker.amqp.messages.delivery import Deliveries
 from plumbline.reference_broker.amqp.messages.publishing import Publishing
 from plumbline.reference_broker.amqp.outbox import Outbox
+from plumbline.reference_broker.amqp.topology.queues import Queue
 from plumbline.wire.amqp import Method
 
 ACK, REQUEUE, DISCARD = "ack", "requeue", "discard"
@@ -74,7 +75,10 @@ class Acknowledging:
             case "requeue":
                 for delivery in deliveries.values():
                     self.deliveries.settle(delivery)
-                self.deliveries.deliver_ready_all(self.deliveries.requeue(deliveries.values(), now), now)
+                queues = self.deliveries.requeue(deliveries.values(), now)
+                for delivery in deliveries.values():
+                    queues |= self.queues_of_limited_channel(delivery)
+                self.deliveries.deliver_ready_all(queues, now)
             case _:
                 for delivery in deliveries.values():
                     self.discard_or_dead_letter(delivery, now)
@@ -90,9 +94,17 @@ class Acknowledging:
         """What is settled makes room: for its own consumer, or for all of a channel with a limit."""
         queue, consumer = delivery.queue, delivery.consumer
         if consumer is not None and consumer.channel.limit:
-            self.deliveries.deliver_ready_all({one.queue for one in consumer.channel.consumers.values()}, now)
+            self.deliveries.deliver_ready_all(self.queues_of_limited_channel(delivery), now)
         elif queue.turn and len(queue.ready):
             self.deliveries.deliver_ready(queue, now)
+
+    def queues_of_limited_channel(self, delivery: UnackedDelivery) -> set[Queue]:
+        """Which may have a consumer with room again once ``delivery`` is settled: those of all consumers of a
+        channel with a limit."""
+        consumer = delivery.consumer
+        if consumer is None or not consumer.channel.limit:
+            return set()
+        return {one.queue for one in consumer.channel.consumers.values()}
 
     def discard_or_dead_letter(self, delivery: UnackedDelivery, now: int) -> None:
         """Rejected for good: discarded or dead-lettered."""

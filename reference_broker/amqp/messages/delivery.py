@@ -248,16 +248,18 @@ class Deliveries:
             consumer.queue.enter_turn(consumer)
 
     def requeue(self, deliveries: Iterable[UnackedDelivery], now: int) -> set[Queue]:
-        """Back to where they were, marked as delivered before; the queues still have to be pumped."""
+        """Back to where they were, marked as delivered before; the queues still have to be pumped.
+
+        Also that of a message which was delivered too often: it makes room.
+        """
         queues = set()
         for delivery in deliveries:
             queue, entry = delivery.queue, delivery.entry
             if queue.deleted:
                 continue
             entry.redelivered = True
-            if queue.kind == QUORUM and not self.count_delivery(queue, entry, now):
-                continue
-            self.put_back(queue, entry)
+            if queue.kind != QUORUM or self.count_delivery(queue, entry, now):
+                self.put_back(queue, entry)
             queues.add(queue)
         return queues
 
