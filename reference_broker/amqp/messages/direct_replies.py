@@ -74,8 +74,11 @@ class DirectReplies:
         self.outbox.send_content(channel, method, message)
 
     def _taker(self, address: str) -> Channel | None:
+        """A channel that the broker closes has its address until channel.close-ok, as in RabbitMQ."""
         channel = self._channels.get(address)
-        return channel if channel is not None and channel.reply_address == address else None
+        if channel is None or channel.reply_address != address:
+            return None
+        return channel if channel.connection.channels.get(channel.number) is channel else None
 
 
 def is_reply_name(name: str) -> bool:

@@ -98,6 +98,8 @@ def direct_replies(p: Player) -> None:
         p.expect(1)
     p.publish(address, "returned", link="b", mandatory=True)
     p.expect(1, "b")
+    p.ask("basic.ack", delivery_tag=99)
+    p.queue(address, "b", passive=True)
     p.expect(1)
     p.send("basic.publish", 1, "b", exchange="amq.direct", routing_key=address, body=b"no reply")
     p.ask("basic.cancel", consumer_tag="c")
