@@ -50,10 +50,9 @@ class Admission(State):
             self.send_err_and_close(connection, refusal)
             return
         connection.awaiting_auth = False
-        connection.permits = self.authenticator.permissions(options.credentials)
+        self.grant_permissions(connection)
         connection.account = self.authenticator.account_of(options.credentials) or connection.account
         self.await_expiry(connection)
-        connection.guarded = options.verbose or options.pedantic or connection.permits is not None
         for subscription in connection.subscriptions.values():
             self.router.mark_special(subscription)
         self.send_ok(connection, operation)
@@ -84,8 +83,14 @@ class Admission(State):
             if (refusal := self.connect_refusal(connection)) is not None:
                 self.send_err_and_close(connection, refusal)
             else:
-                connection.permits = self.authenticator.permissions(connection.options.credentials)
+                self.grant_permissions(connection)
         return self.flush()
+
+    def grant_permissions(self, connection: NatsClientConnection) -> None:
+        """What the client may publish and subscribe to, by its credentials."""
+        options = connection.options
+        connection.permits = self.authenticator.permissions(options.credentials)
+        connection.guarded = options.verbose or options.pedantic or connection.permits is not None
 
     def on_authentication_timeout(self, connection: NatsClientConnection) -> None:
         self.send_err_and_close(connection, "Authentication Timeout")

@@ -14,7 +14,7 @@ import pytest
 
 from plumbline.reference_broker.nats.drop_in.settings import settings
 from plumbline.reference_broker.nats.drop_in.shell.log import Log
-from tests.reference_broker.drop_in.process import drop_in, ended
+from tests.reference_broker.drop_in.process import DropIn, drop_in, ended
 
 LINE = re.compile(r"\[\d+\] \d{4}/\d\d/\d\d \d\d:\d\d:\d\d\.\d{6} \[(INF|WRN)\] .*")
 
@@ -195,6 +195,31 @@ def test_a_reload_takes_other_users_and_dismisses_those_before(tmp_path: Path) -
 
     with drop_in("-c", str(file)) as server:
         asyncio.run(use(server.url, signal.SIGHUP, server.process.pid))
+
+
+def test_a_reload_takes_permissions_from_clients_that_are_connected(tmp_path: Path) -> None:
+    file = tmp_path / "server.conf"
+    file.write_text("port: -1\nauthorization { users = [ { user: a, password: b } ] }")
+
+    async def use(server: DropIn) -> None:
+        refusals: asyncio.Queue[str] = asyncio.Queue()
+
+        async def on_error(error: Exception) -> None:
+            await refusals.put(str(error))
+
+        client = await nats.connect(server.url.replace("//", "//a:b@"), error_cb=on_error)
+        denied = 'permissions: { publish: { deny: ["secret"] } }'
+        file.write_text(f"port: -1\nauthorization {{ users = [ {{ user: a, password: b, {denied} }} ] }}")
+        server.process.send_signal(signal.SIGHUP)
+        await asyncio.to_thread(server.wait_for, "Reloaded")
+        for headers in (None, {"a": "b"}):
+            await client.publish("secret", b"x", headers=headers)
+            refusal = await asyncio.wait_for(refusals.get(), 10)
+            assert "permissions violation for publish" in refusal.lower()
+        await client.close()
+
+    with drop_in("-c", str(file)) as server:
+        asyncio.run(use(server))
 
 
 def test_a_launcher_that_reads_its_log_no_more_can_still_stop_it() -> None:
