@@ -68,6 +68,16 @@ def test_the_first_client_served_is_pinned_until_it_is_silent_for_too_long() -> 
     assert pin_of(third) not in (None, pin)
 
 
+def test_a_stream_may_capture_the_advisory_of_a_pin() -> None:
+    bench = Bench()
+    bench.stream("S", subjects=["s", "$JS.EVENT.ADVISORY.CONSUMER.PINNED.>"], no_ack=True)
+    bench.send("s", b"0")
+    bench.consumer("S", "C", priority_policy="pinned_client", priority_groups=["g"])
+    first, advisory = bench.pull("S", "C", {"group": "g", "batch": 2})
+    assert [first.subject, advisory.subject] == [b"s", b"$JS.EVENT.ADVISORY.CONSUMER.PINNED.S.C"]
+    assert pin_of(first) == pin_of(advisory)
+
+
 def test_unpin_lets_another_client_in() -> None:
     bench = prepared("pinned_client")
     bench.pull("S", "C", {"group": "g"})

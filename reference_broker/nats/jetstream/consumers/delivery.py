@@ -59,6 +59,7 @@ class ConsumerDelivery:
         self.ack_timer = jetstream.timers.timer(self.on_ack_wait)
         self.run_timer = jetstream.timers.timer(self.run)
         self.pin_timer = jetstream.timers.timer(self.unpin)
+        self.unannounced_pin = ""
         self.pause_timer = jetstream.timers.timer(self.on_pause_end)
         self.filter_by(config)
         self.pause(config)
@@ -143,6 +144,9 @@ class ConsumerDelivery:
             pass
         if waiting.one_shots and self.at_end():
             waiting.expire(now, at_end=True)
+        if self.unannounced_pin:
+            pin, self.unannounced_pin = self.unannounced_pin, ""
+            advisories.pinned(self, pin, now)
 
     def is_blocked(self) -> bool:
         """max_ack_pending holds back what is new, never a redelivery."""
@@ -266,9 +270,9 @@ class ConsumerDelivery:
         return len(self.acks.pending)
 
     def new_pin(self) -> str:
-        pin = self.stream.jetstream.new_name(22)
-        advisories.pinned(self, pin, self.stream.jetstream.now)
-        return pin
+        """For the client that is being served. The advisory comes after: this stream may capture it."""
+        self.unannounced_pin = self.stream.jetstream.new_name(22)
+        return self.unannounced_pin
 
     def pinned(self) -> int:
         now = self.stream.jetstream.now
