@@ -35,6 +35,29 @@ def stream_default_sealed_is_another(broker: Broker) -> None:
     alter_success(broker, KIND, change)
 
 
+@defect("JS-API-191")
+def metadata_of_streams_has_no_level(broker: Broker) -> None:
+    """The metadata of a stream has no _nats.level."""
+    alter_success(broker, "stream_info", lambda fields, _: fields["config"]["metadata"].pop("_nats.level"))
+
+
+@defect("JS-API-191")
+def metadata_of_streams_has_no_version(broker: Broker) -> None:
+    """The metadata of a stream has no _nats.ver."""
+    alter_success(broker, "stream_info", lambda fields, _: fields["config"]["metadata"].pop("_nats.ver"))
+
+
+@defect("JS-API-191")
+def metadata_of_consumers_has_the_level_that_they_need(broker: Broker) -> None:
+    """_nats.level of a consumer is what _nats.req.level is."""
+
+    def change(fields: Fields, request: Request) -> None:
+        metadata = fields["config"]["metadata"]
+        metadata["_nats.level"] = metadata["_nats.req.level"]
+
+    alter_success(broker, "consumer_info", change)
+
+
 # Accepted: the requirement, the name, what is wrong, and what the broker makes of the body.
 _ACCEPTED: tuple[tuple[str, str, str, Callable[[Fields, Request], object]], ...] = (
     (

@@ -1,0 +1,46 @@
+"""What a server adds to the metadata of streams and consumers. ADR-44, "Server-set metadata"."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from plumbline.conformance.check import verifies
+from plumbline.conformance.checks.nats.jetstream.api_answers import field, fits
+from plumbline.conformance.nats.session import NatsSession
+
+SOURCE = 'ADR-44, "Server-set metadata"'
+METADATA = "config.metadata"
+
+
+@verifies("JS-API-191", source=SOURCE, since="2.11")
+def test_a_stream_shows_the_level_and_the_version_of_its_server(session: NatsSession) -> None:
+    """STREAM.INFO shows _nats.level and _nats.ver."""
+    stream = session.stage.stream("S", subjects=[session.name("s")])
+    _shows_its_server(session, session.stage.stream_info(stream))
+
+
+@verifies("JS-API-191", source=SOURCE, since="2.11")
+def test_a_consumer_shows_the_level_and_the_version_of_its_server(session: NatsSession) -> None:
+    """CONSUMER.INFO shows _nats.level and _nats.ver."""
+    stream = session.stage.stream("S", subjects=[session.name("s")])
+    consumer = session.stage.consumer(stream, "C")
+    _shows_its_server(session, session.stage.consumer_info(stream, consumer))
+
+
+def _shows_its_server(session: NatsSession, info: dict[str, Any]) -> None:
+    level = str(field(session.stage.answer("INFO"), "api.level"))
+    fits(session, info, METADATA, lambda found: isinstance(found, dict), f"{METADATA}: an object")
+    metadata = field(info, METADATA)
+    session.require(
+        metadata.get("_nats.level") == level,
+        "the metadata does not show the API level of the server",
+        expected=f'"_nats.level": "{level}", as $JS.API.INFO has it',
+        actual=json.dumps(metadata),
+    )
+    session.require(
+        isinstance(metadata.get("_nats.ver"), str) and metadata["_nats.ver"] != "",
+        "the metadata does not show the version of the server",
+        expected='"_nats.ver": a version',
+        actual=json.dumps(metadata),
+    )
