@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import time
+
 from plumbline.conformance.check import verifies
 from plumbline.conformance.nats.session import NatsSession
-from plumbline.conformance.outcomes import Failed, Unsupported
-from plumbline.wire.nats import Connect, Err, Info, Operation, Ping
+from plumbline.conformance.outcomes import Failed, Inconclusive, Unsupported
+from plumbline.wire.nats import Connect, Err, Info, Operation, Ping, Pong, Pub
 
 A_FEW_SECONDS = 4.0
+SOURCE_OF_INTERVAL = 'docs.nats.io, "Server Configuration", ping_interval'
 PING_INTERVAL_S, TOLERANCE_S = 1.0, 0.5  # of the variant, whose ping_max is 1
+OFTEN_S, TIMES = 0.25, 14  # what a busy client sends, over three intervals
 STALE = "-ERR 'Stale Connection', and no second PING"
 
 
@@ -53,3 +57,40 @@ def test_unanswered_pings_end_the_connection(session: NatsSession) -> None:
         actual=f"after {waited:.3f} s",
     )
     client.expect_closed()
+
+
+@verifies("CORE-115", source=SOURCE_OF_INTERVAL, variant="pings", is_long=True)
+def test_a_client_that_publishes_gets_no_ping(session: NatsSession) -> None:
+    """A client that publishes four times in each ping_interval gets no PING."""
+    _gets_no_ping(session, Pub.make(session.name("s"), b"x"))
+
+
+@verifies("CORE-115", source=SOURCE_OF_INTERVAL, variant="pings", is_long=True)
+def test_a_client_that_pings_gets_no_ping(session: NatsSession) -> None:
+    """A client that sends PING four times in each ping_interval gets no PING."""
+    _gets_no_ping(session, Ping.make())
+
+
+def _gets_no_ping(session: NatsSession, traffic: Operation) -> None:
+    """After the first PING, which may come to any client (CORE-069)."""
+    client = session.connect()
+    client.take(2 * PING_INTERVAL_S + TOLERANCE_S, skip=(Info,))
+    came: Operation | None = None
+    longest, last = 0.0, time.monotonic()
+    for _ in range(TIMES):
+        client.send(traffic)
+        sent = time.monotonic()
+        longest, last = max(longest, sent - last), sent
+        if (arrival := client.poll(sent + OFTEN_S, skip=(Info, Pong))) is not None:
+            came = arrival.operation
+            client.mark_offending(came)
+            longest = max(longest, arrival.at - last)
+            break
+    if isinstance(came, Ping) and longest > PING_INTERVAL_S / 2:
+        raise Inconclusive(f"this machine was too busy to send something every {OFTEN_S:g} s")
+    session.require(
+        came is None,
+        "a client that is not silent gets a PING",
+        expected=f"no PING within {TIMES * OFTEN_S:g} s",
+        actual=str(came),
+    )

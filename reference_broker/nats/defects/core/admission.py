@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from plumbline.reference_broker.nats.auth import Credentials
 from plumbline.reference_broker.nats.config import User
 from plumbline.reference_broker.nats.connection import NatsClientConnection
@@ -9,7 +12,7 @@ from plumbline.reference_broker.nats.core import Broker
 from plumbline.reference_broker.nats.defects import defect, replace
 from plumbline.reference_broker.nats.defects.methods import method_defect
 from plumbline.reference_broker.nats.nkeys import public_key
-from plumbline.wire.nats import Connect, Info, Operation, Ping, Pub
+from plumbline.wire.nats import Connect, Info, Operation, Ping, Pong, Pub
 
 
 @method_defect(Broker.dispatch, "CORE-022")
@@ -191,6 +194,46 @@ def subscriptions_have_no_limit(broker: Broker) -> None:
 def connections_have_no_limit(broker: Broker) -> None:
     """There may be more than max_connections."""
     replace(broker, "is_full", lambda: False)
+
+
+def _only_these_keep_pings_away(broker: Broker, *kinds: type[Operation]) -> None:
+    counted: dict[int, int] = {}
+
+    def counting(original: Callable[[NatsClientConnection, Any, int], None]) -> Callable[..., None]:
+        def handle(connection: NatsClientConnection, operation: Any, now: int) -> None:
+            if isinstance(operation, kinds):
+                counted[connection.id] = now
+            original(connection, operation, now)
+            connection.last_received = counted.get(connection.id, 0)
+
+        return handle
+
+    replace(broker, "dispatch", counting(broker.dispatch))
+    replace(broker, "on_pub", counting(broker.on_pub))  # messages take a shorter way
+
+
+@defect("CORE-115")
+def pings_come_whatever_a_client_sends(broker: Broker) -> None:
+    """PING comes at every ping_interval."""
+    original = broker.on_ping_timer
+
+    def on_ping_timer(connection: NatsClientConnection, now: int) -> None:
+        connection.last_received = min(connection.last_received, now - broker.ping_interval())
+        original(connection, now)
+
+    replace(broker, "on_ping_timer", on_ping_timer)
+
+
+@defect("CORE-115")
+def messages_keep_no_ping_away(broker: Broker) -> None:
+    """Only a PING or a PONG of a client makes the server wait with its own PING."""
+    _only_these_keep_pings_away(broker, Ping, Pong)
+
+
+@defect("CORE-115")
+def pings_keep_no_ping_away(broker: Broker) -> None:
+    """Only what a client publishes makes the server wait with its PING."""
+    _only_these_keep_pings_away(broker, Pub)
 
 
 @defect("CORE-068")
