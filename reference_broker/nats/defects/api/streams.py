@@ -48,6 +48,14 @@ def metadata_of_streams_has_no_version(broker: Broker) -> None:
 
 
 @defect("JS-API-191")
+def metadata_of_streams_has_another_version(broker: Broker) -> None:
+    """_nats.ver of a stream is not the version of the server."""
+    alter_success(
+        broker, "stream_info", lambda fields, _: fields["config"]["metadata"].update({"_nats.ver": "0.0.0"})
+    )
+
+
+@defect("JS-API-191")
 def metadata_of_consumers_has_the_level_that_they_need(broker: Broker) -> None:
     """_nats.level of a consumer is what _nats.req.level is."""
 
