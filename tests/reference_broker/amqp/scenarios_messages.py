@@ -98,14 +98,26 @@ def direct_replies(p: Player) -> None:
         p.expect(1)
     p.publish(address, "returned", link="b", mandatory=True)
     p.expect(1, "b")
-    p.ask("basic.ack", delivery_tag=99)
-    p.queue(address, "b", passive=True)
     p.expect(1)
     p.send("basic.publish", 1, "b", exchange="amq.direct", routing_key=address, body=b"no reply")
     p.ask("basic.cancel", consumer_tag="c")
     p.publish(address, "too late", link="b")
     refused(p, "basic.publish", routing_key="q", properties={"reply_to": REPLY_TO})
     p.ask("queue.declare", 1, "b", queue=address, passive=True)
+
+
+def replies_to_a_closed_channel(p: Player) -> None:
+    """The address of a channel that the server has closed is there until channel.close-ok."""
+    p.connect("a")
+    p.connect("b")
+    p.queue("q")
+    p.ask("basic.consume", queue=REPLY_TO, consumer_tag="c", no_ack=True)
+    p.publish("q", "request", properties={"reply_to": REPLY_TO})
+    p.count("q", 1)
+    (request,) = p.ask("basic.get", 1, "b", queue="q", no_ack=True)
+    assert isinstance(request, Method)
+    p.ask("basic.ack", delivery_tag=99)
+    p.queue((request.properties or {})["reply_to"], "b", passive=True)
 
 
 def returning(p: Player) -> None:
@@ -349,6 +361,7 @@ SCENARIOS: list[Scenario] = [
     publishing,
     further_routing_keys,
     direct_replies,
+    replies_to_a_closed_channel,
     returning,
     confirming,
     modes,
