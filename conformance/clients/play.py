@@ -110,13 +110,14 @@ class ScenarioPlayer:
         for client in running:
             client.end()
 
-    def play(self, scenario: Scenario, hello: AdapterHello) -> ScenarioResult:
-        """Play it, if the adapter claims what it needs; in a new process if it fails in a reused one."""
+    def play(self, scenario: Scenario, hello: AdapterHello, *, anew: bool = False) -> ScenarioResult:
+        """Play it, if the adapter claims what it needs; in a new process if it fails in a reused one, or with
+        ``anew``."""
         check = scenario.check
         if missing := sorted(set(scenario.needs) - hello.features):
             why = Unsupported(f"the adapter does not claim {', '.join(missing)}")
             return ScenarioResult(result_of(check, self._catalogue, Outcome.UNSUPPORTED, why))
-        client = self._started_client()
+        client = self._new_client() if anew else self._started_client()
         played = self._play_with(client, scenario, hello)
         if client.is_reused and played.result.outcome is not Outcome.PASSED and not self._stopped:
             return self._play_with(self._new_client(), scenario, hello)
