@@ -191,6 +191,11 @@ class WatchedProxy:
 
         self._in_loop(link, send)
 
+    def is_open(self, connection: str) -> bool:
+        """Whether more can come of that connection."""
+        with self._changed:
+            return connection in self._links
+
     def _for_each_link(self, act: Callable[[Relay, Link], None]) -> None:
         """In the loop of each relay that clients connect to."""
 
@@ -240,6 +245,7 @@ class WatchedProxy:
         """Nothing more comes of that connection."""
         with self._changed:
             self._links.pop(connection, None)
+            self._changed.notify_all()
 
     def on_data(self, connection: str, direction: Direction, data: bytes, now: int) -> None:
         """Keeps the operations that ``data`` completes."""

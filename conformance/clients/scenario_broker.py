@@ -72,6 +72,9 @@ class ScenarioBroker(Protocol):
     def add_address(self) -> str:
         """Another URL of this broker, as of another server of a cluster: connections ``b1``, ``b2``, ..."""
 
+    def is_open(self, connection: str) -> bool:
+        """Whether more can come of that connection."""
+
     def inject(self, data: bytes, connection: str | None = None) -> None:
         """Send to the client what no broker sent (on that connection, or its last): whole operations."""
 

@@ -8,7 +8,9 @@ from typing import Any
 import aio_pika
 import aiormq.connection
 from aio_pika.robust_queue import RobustQueue
+from aiormq.abc import ChannelFrame
 
+from plumbline.wire.amqp import Method
 from tests.mutation.broken_amqp_client import Channel, Line, change_command, change_lines, fault
 
 Connection: Any = aiormq.connection.Connection  # Any, since its methods are replaced
@@ -255,3 +257,24 @@ def _(module: Any, adapter: Any) -> None:
     closed: list[Line] = []
     on_closed_channels(module, closed.append)
     change_command(adapter, "publish", lambda command: None if closed else command)
+
+
+@fault("publishes-go-out-on-a-closed-channel", "CLIENT-END-006")
+def _(module: Any, adapter: Any) -> None:
+    closed: list[Line] = []
+    connections: list[Any] = []
+    on_closed_channels(module, closed.append)
+    change_lines(module, lambda line: None if closed and line.get("event") == "disconnected" else line)
+    original = adapter.do_connect
+
+    async def connect(command: Line) -> None:
+        await original(command)
+        connections.append(adapter.connection.transport.connection)
+
+    async def publish(command: Line) -> None:
+        raw = Method.make("basic.publish", 1, routing_key=command["routing_key"], body=b"message").raw
+        await connections[-1].write_queue.put(ChannelFrame(raw, should_close=False))
+
+    honest = adapter.do_publish
+    adapter.do_connect = connect
+    adapter.do_publish = lambda command: publish(command) if closed else honest(command)

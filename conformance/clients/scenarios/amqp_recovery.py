@@ -19,6 +19,7 @@ RECOVERED_WITHIN_S = 10.0
 HEARTBEAT_S = 1
 IDLE_S = 4.0
 QUIET_S = 1.5  # several times the pause of an adapter between two attempts to connect
+NOTICED_WITHIN_S = 0.05  # until a library has noticed that it was refused; far within that pause
 TEMPORARY = "temporary"
 EVENTS = "events"
 TOPOLOGY = ("exchange.declare", "queue.declare", "queue.bind", "basic.consume")
@@ -250,6 +251,7 @@ def what_is_published_without_a_connection_is_not_lost_in_silence(scene: AmqpSce
     scene.broker.refuse_connections()
     scene.broker.reset_connections()
     scene.await_wire(lambda: refusals(scene) >= 1, RECOVERED_WITHIN_S)
+    scene.await_wire(lambda: False, NOTICED_WITHIN_S)
     asked: dict[str, Any] = {"exchange": "", "routing_key": QUEUE, "data": "message-1"}
     answer = scene.try_command("publish", within=LOST_WITHIN_S, channel=1, publish=1, **asked)
     scene.broker.accept_connections()
