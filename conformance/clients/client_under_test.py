@@ -31,7 +31,7 @@ from plumbline.conformance.clients.protocol import (
 from plumbline.interrupts import kept_from_children
 
 HELLO_WITHIN_S = 20.0
-ANSWER_WITHIN_S = 15.0  # beyond a command's own time-out: a busy machine is no hang
+ANSWER_WITHIN_S = 10.0  # beyond a command's own time-out: a busy machine is no hang
 RESET_WITHIN_S = 2.0  # then a new process is cheaper
 END_WITHIN_S = 2.0  # after its stdin has ended
 MAX_LINE_BYTES = 1024 * 1024
@@ -277,11 +277,12 @@ class ClientUnderTest:
             if condition():
                 return
             self._raise_if_ended(expected)
-            raise self._with_stderr(
+            self._problem = self._with_stderr(
                 f"the adapter does not answer: no {expected.removeprefix('an ')}",
                 expected=f"{expected} within {within:g} s",
                 actual=f"nothing within {within:g} s",
             )
+            raise self._problem
 
     def _raise_if_ended(self, expected: str) -> None:
         if self._problem is not None:

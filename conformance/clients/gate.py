@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from plumbline.conformance.clients.client_under_test import AdapterError
 from plumbline.conformance.clients.play import ScenarioPlayer, ScenarioResult
-from plumbline.conformance.clients.protocol import FEATURES, TLS, AdapterHello
+from plumbline.conformance.clients.protocol import FEATURES, RECONNECT, TLS, AdapterHello
 from plumbline.conformance.clients.rules import RULES, ClientRule, judge_rule
 from plumbline.conformance.clients.scenario import Scenario, all_scenarios
 from plumbline.conformance.clients.scenario_broker import ScenarioBrokers
@@ -184,10 +184,10 @@ class _GateRun:
     def _play(
         self, scenarios: Sequence[Scenario], rules: Sequence[ClientRule], hello: AdapterHello
     ) -> list[CheckResult]:
-        """Side by side, first those that are known to fail: they wait for what does not come. What stays
-        inconclusive is played once more, alone. Rules are judged at the end."""
+        """Side by side, those that wait longest first. What stays inconclusive is played once more, alone.
+        Rules are judged at the end."""
         played = self._played
-        self._play_parallel(sorted(scenarios, key=lambda one: not self._is_waived(one)), hello)
+        self._play_parallel(sorted(scenarios, key=self._wait_rank), hello)
         for scenario in scenarios:
             if played[scenario.id].result.outcome is Outcome.INCONCLUSIVE:
                 again = self._player.play(scenario, hello)
@@ -218,6 +218,12 @@ class _GateRun:
         with self._lock:
             self._emitter.emit(CheckStarted(scenario.id, scenario.check.title))
         return self._player.play(scenario, hello, anew=self._is_waived(scenario))
+
+    def _wait_rank(self, scenario: Scenario) -> int:
+        """0 for what is known to fail, which waits for what does not come; 1 for recoveries; 2 for the rest."""
+        if self._is_waived(scenario):
+            return 0
+        return 1 if any(need.startswith(RECONNECT) for need in scenario.needs) else 2
 
     def _is_waived(self, scenario: Scenario) -> bool:
         """Whether a failure of it is expected."""

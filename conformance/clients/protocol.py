@@ -17,6 +17,7 @@ from plumbline.untrusted import BadInputError, parse_json
 VERSION = "plumbline.adapter/1"
 
 RESET = "reset"  # an adapter of any protocol may have it: one process plays several scenarios
+RECONNECT = "reconnect"  # the library connects again by itself
 TLS = "tls"  # and this one: it connects to tls:// or amqps:// and trusts the authority of tls_ca
 
 # What adapters may say they can do, by protocol. ``PROTOCOL.md`` says which command needs which.
@@ -46,7 +47,7 @@ FEATURES: Mapping[str, frozenset[str]] = {
             "ack.next",
             "ack.next.batch",
             "ack.sync",
-            "reconnect",
+            RECONNECT,
             "reconnect.buffer",
             "ping",
             "lame-duck",
@@ -77,7 +78,7 @@ FEATURES: Mapping[str, frozenset[str]] = {
             "publish.message_id",
             "bind",
             "blocked",
-            "reconnect",
+            RECONNECT,
             "reconnect.topology",
             "confirm",
             "consume",

@@ -29,10 +29,11 @@ import java.util.concurrent.ConcurrentHashMap;
 
 public final class Adapter {
   private static final String FEATURES =
-      "declare publish publish.mandatory publish.message_id confirm consume get ack ack.multiple nack reject qos "
+      "reset declare publish publish.mandatory publish.message_id confirm consume get ack ack.multiple nack reject qos "
           + "tx bind blocked reconnect reconnect.topology";
   private static final int CONFIRMED_WITHIN_MS = 4000;
   private static final int RECONNECT_MS = 200;
+  private static final int RESET_WITHIN_MS = 1000;
   private static final Gson GSON = new Gson();
   private static final PrintStream OUT = new PrintStream(System.out, false, StandardCharsets.UTF_8);
 
@@ -138,6 +139,14 @@ public final class Adapter {
     }
   }
 
+  private synchronized void reset() {
+    if (connection != null) connection.abort(RESET_WITHIN_MS);
+    channels.clear();
+    confirming.clear();
+    consumers.clear();
+    deliveries.clear();
+  }
+
   private void open(int number) throws IOException {
     Channel made = connection.createChannel();
     channels.put(number, made);
@@ -191,6 +200,7 @@ public final class Adapter {
     switch (text(asked, "do")) {
       case "connect" -> connect(asked);
       case "close" -> connection.close();
+      case "reset" -> reset();
       case "channel" -> open(asked.get("channel").getAsInt());
       case "declare" -> {
         Map<String, Object> arguments = new LinkedHashMap<>();

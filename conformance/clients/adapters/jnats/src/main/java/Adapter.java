@@ -42,7 +42,7 @@ import java.util.concurrent.TimeoutException;
 
 public final class Adapter {
   private static final String FEATURES =
-      "publish publish.flush request subscribe unsubscribe.after js.publish fetch fetch.no_wait fetch.heartbeat consume push "
+      "reset publish publish.flush request subscribe unsubscribe.after js.publish fetch fetch.no_wait fetch.heartbeat consume push "
           + "ack ack.nak ack.nak.delay ack.progress ack.term ack.sync "
           + "reconnect reconnect.buffer ping lame-duck drain";
   private static final long LEAST_EXPIRES_MS = 1000; // jnats refuses less
@@ -53,6 +53,7 @@ public final class Adapter {
   private static final PrintStream OUT = new PrintStream(System.out, false, StandardCharsets.UTF_8);
 
   private Connection connection;
+  private Reports reports;
   private Dispatcher dispatcher;
   private final List<Message> messages = new ArrayList<>();
   private final Map<String, Subscription> subscriptions = new HashMap<>();
@@ -124,9 +125,27 @@ public final class Adapter {
     return made.build();
   }
 
-  private static final class Errors implements ErrorListener {
-    private static void tell(String text, String type) {
-      say(line("event", "error", "text", text, "type", type));
+  /** What one connection reports, until a reset. */
+  private static final class Reports implements ErrorListener, ConnectionListener {
+    private volatile boolean ended;
+
+    private void report(Object... pairs) {
+      if (!ended) say(line(pairs));
+    }
+
+    private void tell(String text, String type) {
+      report("event", "error", "text", text, "type", type);
+    }
+
+    @Override
+    public void connectionEvent(Connection connection, Events event) {
+      switch (event) {
+        case DISCONNECTED -> report("event", "disconnected");
+        case RECONNECTED -> report("event", "reconnected");
+        case CLOSED -> report("event", "closed");
+        case LAME_DUCK -> report("event", "lame-duck");
+        default -> {} // of servers
+      }
     }
 
     @Override
@@ -160,19 +179,10 @@ public final class Adapter {
     }
   }
 
-  private static void changed(Connection connection, ConnectionListener.Events event) {
-    switch (event) {
-      case DISCONNECTED -> say(line("event", "disconnected"));
-      case RECONNECTED -> say(line("event", "reconnected"));
-      case CLOSED -> say(line("event", "closed"));
-      case LAME_DUCK -> say(line("event", "lame-duck"));
-      default -> {} // of servers
-    }
-  }
-
   private void connect(JsonObject asked) throws IOException, InterruptedException {
     Options.Builder options = new Options.Builder().server(text(asked, "url"));
-    options.errorListener(new Errors()).connectionListener(Adapter::changed).connectionTimeout(CONNECT_TIMEOUT);
+    reports = new Reports();
+    options.errorListener(reports).connectionListener(reports).connectionTimeout(CONNECT_TIMEOUT);
     if (!asked.has("reconnect") || !asked.get("reconnect").getAsBoolean()) {
       options.noReconnect();
     } else {
@@ -188,6 +198,17 @@ public final class Adapter {
     dispatcher = connection.createDispatcher();
     consumers.clear();
     pulls.clear();
+  }
+
+  private synchronized void reset() throws InterruptedException {
+    if (reports != null) reports.ended = true;
+    if (connection != null) connection.close();
+    connection = null;
+    messages.clear();
+    subscriptions.clear();
+    pulls.clear();
+    consuming.clear();
+    consumers.clear();
   }
 
   private ConsumerContext consumer(JsonObject asked) throws Exception {
@@ -268,6 +289,7 @@ public final class Adapter {
       case "flush" -> connection.flush(timeout);
       case "drain" -> connection.drain(DRAIN_TIMEOUT).get();
       case "close" -> connection.close();
+      case "reset" -> reset();
       case "publish" -> {
         connection.publish(message(asked));
         if (asked.has("flush")) connection.flush(timeout);
