@@ -29,6 +29,8 @@ ACCEPT_AT_ONCE = 256
 NO_DESCRIPTORS_S = 0.1  # how long to leave the backlog alone when descriptors ran out
 FLUSH_WITHIN_S = 1.0  # at the end, for what was received and not yet written
 FLUSH_POLL_S = 0.01
+TURNED_AWAY_WITHIN_S = 1.0  # until a client that is turned away has closed its side
+DISCARDED_BYTES = 65536
 
 
 class Tap(Protocol):
@@ -96,6 +98,7 @@ class Relay:
         self._ended_links: list[Link] = []
         self.disturb: Callable[[Link], None] = lambda link: None  # may set ``Pipe.disturbance``
         self.on_turned_away: Callable[[], None] | None = None  # if set: clients are accepted and closed
+        self._turned_away: set[socket.socket] = set()  # those that are not closed yet
         self._server_addresses = server.resolve()
         self._listen = listen
         self._listener: socket.socket | None = listening_socket(listen)
@@ -129,6 +132,9 @@ class Relay:
         """Gives back every socket; for one that never ran, too."""
         for link in list(self._links.values()):
             link.close()
+        for client in self._turned_away:
+            client.close()
+        self._turned_away.clear()
         self._close_listener()
         self.loop.close()
 
@@ -154,16 +160,42 @@ class Relay:
                 self.loop.remove(listener.fileno())
                 self.loop.after(NO_DESCRIPTORS_S, self._accept_again)
                 return
-            if self.on_turned_away is not None:
-                client.close()
-                self.on_turned_away()
-                continue
             client.setblocking(False)
+            if self.on_turned_away is not None:
+                self._turn_away(client, self.on_turned_away)
+                continue
             self.counters.accepted += 1
             self.counters.open += 1
             link = Link(self.counters.accepted, client, peer, self.loop, self)
             self._links[link.number] = link
             link.connect(self._server_addresses)
+
+    def _turn_away(self, client: socket.socket, report: Callable[[], None]) -> None:
+        """Ends the stream to the client, and never resets it: what the client sends is read. Reports it once
+        the client has closed, too, or is closed after a while."""
+
+        def close() -> None:
+            timer.cancel()
+            self._turned_away.discard(client)
+            self.loop.remove(client.fileno())
+            client.close()
+            report()
+
+        def read(_mask: int) -> None:
+            try:
+                if client.recv(DISCARDED_BYTES):
+                    return
+            except BlockingIOError:
+                return
+            except OSError:
+                pass  # reset by the client
+            close()
+
+        self._turned_away.add(client)
+        timer = self.loop.after(TURNED_AWAY_WITHIN_S, close)
+        with contextlib.suppress(OSError):
+            client.shutdown(socket.SHUT_WR)
+        self.loop.add(client.fileno(), select.EPOLLIN, read)
 
     def _accept_again(self) -> None:
         if self._listener is not None:

@@ -147,8 +147,9 @@ class WatchedProxy:
         self._for_each_link(lambda relay, link: relay.end(link))
 
     def refuse_connections(self) -> None:
-        """From now on a client that connects to the first address is closed at once. Connections that are
-        open stay. Each refusal is a remark of the connection ``REFUSED``."""
+        """From now on a client that connects to the first address reads the end of the stream at once.
+        Connections that are open stay. Each refusal is a remark of the connection ``REFUSED``, once the
+        client has closed, too."""
         first = self._entrances[0]
 
         def refuse() -> None:

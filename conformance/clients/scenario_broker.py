@@ -60,8 +60,8 @@ class ScenarioBroker(Protocol):
         """Close every connection of the client: it reads the end of the stream."""
 
     def refuse_connections(self) -> None:
-        """From now on ``url`` closes the client's new connections at once. Each is a remark of the connection
-        ``refused``."""
+        """From now on the client's new connections to ``url`` read the end of the stream at once. Each is a
+        remark of the connection ``refused``, once the client has closed, too."""
 
     def accept_connections(self) -> None:
         """The end of ``refuse_connections``."""
