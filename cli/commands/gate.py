@@ -144,10 +144,13 @@ def _play_compat(command: tuple[str, ...], suites: list[str], *, strict: bool) -
         raise UsageProblem("name the responder to start: plumbline gate --nats-compat -- ./compat.test")
     print_line(f"{'test':32} {'responder':9} wire")
     run = run_compat(command, ScenarioServices(), suites, _print_compat)
-    print_line(f"The responder ended with exit code {run.exit_code}.")
+    if run.exit_code is None and not run.hears_the_end:
+        print_line("The responder does not subscribe to tests.done, and was ended.")
+    else:
+        print_line(f"The responder ended with exit code {run.exit_code}.")
     if not any(result.has_responder for result in run.results):
         raise UsageProblem("the command has a responder for none of the tests")
-    green = run.exit_code == 0 and all(result.is_green(strict=strict) for result in run.results)
+    green = run.ended_well and all(result.is_green(strict=strict) for result in run.results)
     return ExitCode.CONFORMANT if green else ExitCode.NOT_CONFORMANT
 
 

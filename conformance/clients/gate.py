@@ -220,7 +220,7 @@ class _GateRun:
         return self._player.play(scenario, hello, anew=self._is_waived(scenario))
 
     def _wait_rank(self, scenario: Scenario) -> int:
-        """0 for what is known to fail, which waits for what does not come; 1 for recoveries; 2 for the rest."""
+        """0: known to fail, so it waits for what does not come; 1: a recovery; 2: anything else."""
         if self._is_waived(scenario):
             return 0
         return 1 if any(need.startswith(RECONNECT) for need in scenario.needs) else 2

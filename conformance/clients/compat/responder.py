@@ -1,7 +1,7 @@
 """The program of a vendor that answers the commands of the compatibility tests, and what it is judged by.
 
-A command is a message on ``tests.<suite>.<test>.command`` with a reply subject. The responder does it with
-its library and replies with nothing, or with a digest. Then it is sent the result, on
+A command is a message on ``tests.<suite>.<test>.<step>.command`` with a reply subject. The responder does it
+with its library and replies with nothing, or with a digest. Then it is sent the result, on
 ``tests.<suite>.<test>.pass.result`` or ``.fail.result``; ``tests.done`` ends it.
 """
 
@@ -13,6 +13,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -35,6 +36,11 @@ OTHERS_WITHIN_S = 3.0  # after the first test that has a responder
 ANSWERED_WITHIN_S = 20.0
 ENDS_WITHIN_S = 10.0  # after tests.done
 LOOK_EVERY_S = 0.2  # whether the program still runs
+DONE = "tests.done"
+OWN_SUITE = "kv"  # it is Plumbline's
+# Of a service: nats.net looks at the last name. Others are free: no responder looks at them.
+STEPS = {"add service": "setup", "stop service": "destroy"}
+ANY_STEP = "step"
 
 
 class VendorFailedError(Exception):
@@ -56,7 +62,10 @@ class Responder:
         try:
             with kept_from_children():
                 self._process = subprocess.Popen(
-                    command, start_new_session=True, env={**os.environ, "NATS_URL": url}
+                    command,
+                    start_new_session=True,
+                    env={**os.environ, "NATS_URL": url},
+                    stdout=sys.stderr.fileno(),  # the rows of the result go to stdout
                 )
         except OSError as error:
             raise UsageProblem(f"{command[0]} cannot be started: {error.strerror}") from None
@@ -102,11 +111,12 @@ class ResponderScene(NatsScene):
         ``VendorFailedError``."""
         number = next(self._numbers)
         reply = f"plumbline.{self.suite}.{self.test}.{number}"
-        command = {"suite": self.suite, "test": self.test, "command": name, **fields}
+        command = json.dumps({"suite": self.suite, "test": self.test, "command": name, **fields}).encode()
+        subject = f"{self.subject}.{STEPS.get(name, name.replace(' ', '-'))}.command"
         client = self.direct_session.connect("tester")
         client.send(Sub.make(reply, number), Unsub.make(number, 1))
         client.flush()  # the proxy shows a subscription before the broker has read it
-        client.send(Pub.make(f"{self.subject}.command", json.dumps(command).encode(), reply))
+        client.send(Pub.make(subject, b"" if name == "stop service" else command, reply))
         passed = client.flush()
         meanwhile()
         deadline = time.monotonic() + ANSWERED_WITHIN_S
@@ -154,13 +164,26 @@ class ResponderScene(NatsScene):
     def tell_end(self) -> None:
         """No test follows."""
         client = self.direct_session.connect("tester")
-        client.send(Pub.make("tests.done"))
+        client.send(Pub.make(DONE))
         client.flush()
 
 
 def has_responder(broker: ScenarioBroker, suite: str, test: str) -> bool:
-    """Whether the program has subscribed to the commands of that test."""
-    subscriptions = [seen.operation for seen in list(broker.observations)]
+    """Whether the program has subscribed to the commands of that test. For the suite that NATS does not have,
+    a subscription to all suites says nothing."""
+    prefix = f"tests.{suite}." if suite == OWN_SUITE else ""
     return any(
-        isinstance(one, Sub) and covers(one.subject, f"tests.{suite}.{test}.command") for one in subscriptions
+        subject.startswith(prefix) and covers(subject, f"tests.{suite}.{test}.{ANY_STEP}.command")
+        for subject in _subjects(broker)
     )
+
+
+def hears_the_end(broker: ScenarioBroker) -> bool:
+    """Whether the program has subscribed to ``tests.done``."""
+    return any(covers(subject, DONE) for subject in _subjects(broker))
+
+
+def _subjects(broker: ScenarioBroker) -> list[str]:
+    """What the program has subscribed to."""
+    operations = [seen.operation for seen in list(broker.observations)]
+    return [one.subject for one in operations if isinstance(one, Sub)]

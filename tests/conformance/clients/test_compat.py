@@ -38,6 +38,14 @@ def test_a_library_that_keeps_the_protocol_passes_on_both_sides() -> None:
     assert "CLIENT-KV-009 passed" in ran.stdout
 
 
+def test_a_responder_that_knows_tests_by_their_order_and_hears_of_no_end_passes() -> None:
+    ran = gate("--strict", command=(*RESPONDER, "by-position"))
+    assert ran.returncode == ExitCode.CONFORMANT, ran.stdout + ran.stderr
+    expected = {test.id: "passed" if test.suite == "object-store" else "none" for test in TESTS}
+    assert rows(ran) == expected
+    assert "The responder does not subscribe to tests.done, and was ended." in ran.stdout
+
+
 def test_a_broken_library_fails_on_both_sides_and_the_output_shows_it() -> None:
     ran = gate(command=(*RESPONDER, "broken"))
     assert ran.returncode == ExitCode.NOT_CONFORMANT

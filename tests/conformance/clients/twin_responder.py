@@ -1,6 +1,6 @@
 """A responder of NATS' compatibility tests over the small client library of ``tests.mutation``.
 
-plumbline gate --nats-compat -- python -m tests.conformance.clients.twin_responder [broken]
+plumbline gate --nats-compat -- python -m tests.conformance.clients.twin_responder [broken|by-position]
 """
 
 from __future__ import annotations
@@ -143,6 +143,21 @@ class Answers:
         return b""
 
 
+# The tests as the responder of nats.js does them: in this order, whatever the subject of the command is.
+POSITIONS = (
+    "default-bucket",
+    "custom-bucket",
+    "put-object",
+    "get-object",
+    "update-metadata",
+    "watch-updates",
+    "watch",
+    "get-link",
+    "put-link",
+)
+ALL = ("tests.object-store.>", "tests.service.>", "tests.kv.>", "tests.done")
+
+
 def gets_the_first_chunk() -> None:
     """A fault: of an object one chunk is handed over."""
     replace(Objects, "joined", lambda part, chunks: chunks[0])
@@ -154,23 +169,26 @@ def with_data(stats: Callable[[Endpoint], dict[str, Any]]) -> Callable[[Endpoint
 
 
 def main() -> int:
-    """Until tests.done. 1 if a result was a failure."""
-    if len(sys.argv) > 1:
+    """Until tests.done, which is not heard by position. 1 if a result was a failure."""
+    if "broken" in sys.argv:
         gets_the_first_chunk()
+    positions = iter(POSITIONS) if "by-position" in sys.argv else None
     replace(Endpoint, "stats", with_data(Endpoint.stats))
     client = Client()
     client.connect(os.environ["NATS_URL"])
     came: queue.SimpleQueue[Came] = queue.SimpleQueue()
-    client.subscribe("tests.>", came.put)
+    for subject in ALL if positions is None else ALL[:1]:
+        client.subscribe(subject, came.put)
     client.flush()
     answers, failures = Answers(client), 0
     while (message := came.get()).subject != "tests.done":
-        _, suite, test, *rest = message.subject.split(".")
-        if rest[-1] == "result":
-            failures += rest[0] == "fail"
+        _, suite, test, step, last = message.subject.split(".")  # as the responder of nats.java
+        if last == "result":
+            failures += step == "fail"
             answers = Answers(client)
         else:
-            command = json.loads(message.payload)
+            command = json.loads(message.payload or b"{}")
+            test = test if positions is None else next(positions)
             client.publish(message.reply or "", answers.answer(suite, test, command), {})
     client.close()
     return int(failures > 0)
