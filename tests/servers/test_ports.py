@@ -37,6 +37,17 @@ def test_processes_that_choose_at_the_same_time_choose_different_ones() -> None:
     assert len({*chosen}) == len(chosen)
 
 
+def test_a_process_has_ports_of_its_own_whatever_its_number_is() -> None:
+    """Two runs have many processes, and the ids of two of them may begin at the same range."""
+    (mine,) = free_ports(1)
+    first = FIRST + (mine - FIRST) // OF_A_PROCESS * OF_A_PROCESS
+    alike = f"import os; os.getpid = lambda: {first // OF_A_PROCESS - FIRST // OF_A_PROCESS}; {CHOICE}"
+    chosen = subprocess.run(
+        [sys.executable, "-c", alike], stdout=subprocess.PIPE, text=True, check=True
+    ).stdout
+    assert not {int(port) for port in chosen.split()} & {*range(first, first + OF_A_PROCESS)}
+
+
 def test_a_port_that_something_listens_on_is_passed_over() -> None:
     (free,) = free_ports(1)
     with socket.create_server(("127.0.0.1", free)):
