@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 from functools import cache
 from importlib.resources import files
 
@@ -73,6 +74,11 @@ def asset(name: str) -> Markup:
 def style_of(*names: str) -> Markup:
     """The colours of all our pages, and then these styles of ``reports/templates``."""
     return Markup("").join(asset(name) for name in ("colours.css", *names))
+
+
+def compact(style: str) -> Markup:
+    """A style without its comments, line ends and indentation."""
+    return Markup(re.sub(r"\s*\n\s*", "", re.sub(r"/\*.*?\*/", "", style, flags=re.DOTALL)))
 
 
 def policy(style: str, script: str) -> str:

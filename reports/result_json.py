@@ -44,13 +44,14 @@ class ResultJson:
             self._file.write(encode(event.result))
 
 
-def encode(result: RunResult) -> bytes:
-    """The file's bytes: ``schema`` first, two blanks of indentation, a line end at the end."""
+def encode(result: RunResult, *, compact: bool = False) -> bytes:
+    """The file's bytes: ``schema`` first, two blanks of indentation or all in one line, a line end at the
+    end."""
     fields = escape_surrogates(msgspec.to_builtins(result))
     for check in fields["checks"]:
         del check["red"]
     ordered = {"schema": fields.pop("schema"), **fields}
-    text = msgspec.json.format(msgspec.json.encode(ordered), indent=2).decode()
+    text = msgspec.json.format(msgspec.json.encode(ordered), indent=-1 if compact else 2).decode()
     return f"{visible_json(text)}\n".encode()
 
 

@@ -18,6 +18,7 @@ from plumbline.reports.markup import asset, environment, policy, style_of
 from plumbline.verdicts import Event, RunFinished, RunResult
 
 EVIDENCE_BYTES = 5_000_000  # of markup; once the cards hold that much, later ones stay without evidence
+SITE_EVIDENCE_BYTES = 300_000  # the same where there are many reports
 
 
 class HtmlReport:
@@ -31,21 +32,23 @@ class HtmlReport:
             self._file.write(render(event.result))
 
 
-def render(result: RunResult) -> bytes:
-    """The whole page."""
+def render(result: RunResult, requirement_pages: str = "") -> bytes:
+    """The whole page. ``requirement_pages``: the folder, relative to it, with a page for each requirement.
+    Then the page is one of many: what passed is a line with a link, and there is less evidence."""
     templates = environment()
     view = page(result)
     draw = templates.get_template("card.html.j2").render
-    spent = 0
+    spent, most = 0, SITE_EVIDENCE_BYTES if requirement_pages else EVIDENCE_BYTES
     drawn: dict[str, Markup] = {}
     for card in (card for section in view.sections for card in section.cards):
-        markup = draw(**_with_evidence(card, result) if spent < EVIDENCE_BYTES else _without_evidence(card))
+        markup = draw(**_with_evidence(card, result) if spent < most else _without_evidence(card))
         spent += len(markup)
         drawn[card.anchor] = Markup(markup)
     style, script = style_of("report.css", "diagram.css"), asset("report.js")
     document = templates.get_template("report.html.j2").render(
         page=view,
         cards=drawn,
+        requirement_pages=requirement_pages,
         style=style,
         script=script,
         policy=policy(style, script),

@@ -19,7 +19,7 @@ Raises ``ReportError`` where nothing can be written. The first page is written l
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from itertools import pairwise
+from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,7 @@ from plumbline.reports.digest import group_of, headline, selected
 from plumbline.reports.files import ReportFile
 from plumbline.reports.html import page as html
 from plumbline.reports.html.view import slug
-from plumbline.reports.markup import asset, environment, policy, style_of
+from plumbline.reports.markup import asset, compact, environment, policy, style_of
 from plumbline.reports.matrix.compare import Comparison, compare
 from plumbline.reports.matrix.disputes import Dispute, dispute_link
 from plumbline.reports.matrix.feed import feed
@@ -94,6 +94,12 @@ class RequirementEntry(Struct, frozen=True):
     since: tuple[SupportedSince, ...]
     disputes: tuple[Dispute, ...] = ()
 
+    @property
+    def alike(self) -> list[tuple[TargetVerdict, ...]]:
+        """The verdicts; targets that follow each other and differ in nothing but their name are together."""
+        runs = groupby(self.verdicts, lambda one: (one.verdict, one.reason, one.flips))
+        return [tuple(run) for _, run in runs]
+
 
 class SiteOptions(Struct, frozen=True):
     """``url``: where the site will be, for the feed. ``dispute_url``: where a dispute is opened, with
@@ -117,8 +123,9 @@ def build(
     rows = [row for table in made for row in table.rows]
     site = _Site(folder, options.title)
     for run in fresh.values():
-        site.put(f"targets/{run.slug}/{run.stamp}.html", html.render(run.result))
-        site.put(f"targets/{run.slug}/{run.stamp}.json", result_json.encode(reduced_for_site(run)))
+        site.put(f"targets/{run.slug}/{run.stamp}.html", html.render(run.result, "../../requirements"))
+        kept = result_json.encode(reduced_for_site(run), compact=True)
+        site.put(f"targets/{run.slug}/{run.stamp}.json", kept)
     changes = _changes(rows)
     for change in changes:
         site.page(change.page, "changes.html.j2", change=change)
@@ -161,7 +168,7 @@ class _Site:
         self.title = title
         self.style = style_of("report.css", "matrix.css")
         self.script = asset("matrix.js")
-        self.lean = style_of("requirement.css")
+        self.lean = compact(style_of("requirement.css"))
 
     def put(self, path: str, content: bytes) -> Path:
         """A file, whole or not at all."""
