@@ -110,6 +110,10 @@ class ScenarioPlayer:
         for client in running:
             client.end()
 
+    def _raise_if_stopped(self) -> None:
+        if self._stopped:
+            raise Inconclusive("the run was interrupted")
+
     def play(self, scenario: Scenario, hello: AdapterHello, *, anew: bool = False) -> ScenarioResult:
         """Play it, if the adapter claims what it needs; in a new process if it fails in a reused one, or with
         ``anew``."""
@@ -130,11 +134,11 @@ class ScenarioPlayer:
 
         def run() -> None:
             nonlocal scene
-            if self._stopped:
-                raise Inconclusive("the run was interrupted")
+            self._raise_if_stopped()
             with self._brokers.scenario_broker(scenario.protocol, scenario.stage) as broker:
                 try:
                     client.start()
+                    self._raise_if_stopped()  # ``stop`` may have looked before it was started
                     client.hello()
                     scene = _SCENES[scenario.protocol](client, broker)
                     self._run_check(check, scene)
