@@ -3,12 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
+import aiormq.connection
+from aiormq import spec
+from aiormq.abc import ChannelFrame
+from aiormq.exceptions import AMQPError
 from pamqp.body import ContentBody
 
-from tests.mutation.broken_amqp_client import Channel, Connection, Line, change_command, fault, hiding
+from tests.mutation.broken_amqp_client import (
+    Channel,
+    Connection,
+    Line,
+    change_command,
+    change_lines,
+    fault,
+    hiding,
+)
+
+connection: Any = aiormq.connection  # Any, since a name in it is replaced
+MOMENT_S = 0.1
 
 # Settling
 
@@ -24,13 +41,44 @@ def acknowledging(change: Callable[[Any, int, bool], tuple[Any, int, bool]]) -> 
     Channel.basic_ack = basic_ack
 
 
-@fault("acks-go-out-twice", "CLIENT-SETTLE-001", "CLIENT-TX-005")
-def _(_: Any, __: Any) -> None:
+def acks_go_out_twice() -> None:
+    """basic.ack is sent again at once."""
     original = Channel.basic_ack
 
     async def basic_ack(channel: Any, *arguments: Any, **options: Any) -> Any:
         await original(channel, *arguments, **options)
         return await original(channel, *arguments, **options)
+
+    Channel.basic_ack = basic_ack
+
+
+@fault("acks-go-out-twice", "CLIENT-SETTLE-001", "CLIENT-SETTLE-002", "CLIENT-TX-005")
+def _(_: Any, __: Any) -> None:
+    acks_go_out_twice()
+
+
+@fault("acks-of-a-transaction-go-out-twice", "CLIENT-TX-005")
+def _(_: Any, adapter: Any) -> None:
+    original = adapter.do_tx_select
+
+    async def select(command: Line) -> None:
+        await original(command)
+        acks_go_out_twice()
+
+    adapter.do_tx_select = select
+
+
+@fault("multiple-ends-with-what-was-acked", "CLIENT-SETTLE-001")
+def _(_: Any, __: Any) -> None:
+    original = Channel.basic_ack
+    acked: list[tuple[Any, int]] = []
+
+    async def basic_ack(channel: Any, delivery_tag: int, *, multiple: bool = False, **options: Any) -> Any:
+        await original(channel, delivery_tag, multiple=multiple, **options)
+        for on, tag in acked if multiple else ():
+            if on is channel:
+                await original(channel, tag, **options)
+        acked.append((channel, delivery_tag))
 
     Channel.basic_ack = basic_ack
 
@@ -106,10 +154,36 @@ def _(module: Any, _: Any) -> None:
     module.say = say
 
 
-@fault("redelivered-is-not-reported", "CLIENT-DELIVERY-002", "CLIENT-LOSS-002")
-def _(_: Any, adapter: Any) -> None:
-    original = adapter.message
-    adapter.message = lambda message: {**original(message), "redelivered": False}
+def hidden_if(when: Callable[[int], bool]) -> Callable[[Any, Any], None]:
+    """No delivery is one that came before, on connections whose number ``when`` is true of."""
+
+    def alter(_: Any, adapter: Any) -> None:
+        connections: list[Line] = []
+
+        def count(command: Line) -> Line:
+            connections.append(command)
+            return command
+
+        def forget(command: Line) -> Line:
+            connections.clear()
+            return command
+
+        change_command(adapter, "connect", count)
+        change_command(adapter, "reset", forget)
+        original = adapter.message
+
+        def message(came: Any) -> Line:
+            line: Line = original(came)
+            return {**line, "redelivered": line["redelivered"] and not when(len(connections))}
+
+        adapter.message = message
+
+    return alter
+
+
+fault("redelivered-is-not-reported", "CLIENT-DELIVERY-002", "CLIENT-LOSS-002")(hidden_if(lambda _: True))
+fault("redelivered-is-not-reported-at-first", "CLIENT-DELIVERY-002")(hidden_if(lambda one: one == 1))
+fault("redelivered-is-not-reported-after-a-loss", "CLIENT-LOSS-002")(hidden_if(lambda one: one > 1))
 
 
 @fault("cancelled-consumers-hear-nothing", "CLIENT-DELIVERY-003")
@@ -165,10 +239,48 @@ def _(module: Any, adapter: Any) -> None:
     change_command(adapter, "get", lambda _: None)
 
 
-@fault("closed-connections-look-open", "CLIENT-END-003", "CLIENT-LOSS-001")
-def _(module: Any, adapter: Any) -> None:
-    hiding("disconnected")(module, adapter)
-    change_command(adapter, "declare", lambda _: None)
+def looking_open(when: Callable[[Line], bool]) -> Callable[[Any, Any], None]:
+    """A connection whose end ``when`` is true of looks as if it were open."""
+
+    def alter(module: Any, adapter: Any) -> None:
+        hidden: list[Line] = []
+
+        def change(line: Line) -> Line | None:
+            if line.get("event") != "disconnected" or not when(line):
+                return line
+            hidden.append(line)
+            return None
+
+        change_lines(module, change)
+        change_command(adapter, "declare", lambda command: None if hidden else command)
+
+    return alter
+
+
+fault("closed-connections-look-open", "CLIENT-END-003", "CLIENT-LOSS-001")(looking_open(lambda _: True))
+fault("who-is-closed-by-the-server-looks-open", "CLIENT-END-003")(looking_open(lambda line: "code" in line))
+fault("who-is-reset-looks-open", "CLIENT-LOSS-001")(looking_open(lambda line: "reset" in line["text"]))
+
+
+@fault("codes-are-lost", "CLIENT-END-002")
+def _(module: Any, _: Any) -> None:
+    def change(line: Line) -> Line:
+        if "error" in line:
+            return {**line, "error": {"text": "an error"}}
+        return {**line, "code": None, "text": "closed"} if line.get("event") == "channel-closed" else line
+
+    change_lines(module, change)
+
+
+@fault("close-ok-is-not-sent", "CLIENT-END-004")
+def _(_: Any, __: Any) -> None:
+    marshall = ChannelFrame.marshall
+
+    def without(channel_number: int, frames: Any, *others: Any) -> ChannelFrame:
+        frames = [frame for frame in frames if not isinstance(frame, spec.Connection.CloseOk)]
+        return marshall(channel_number, frames, *others)
+
+    connection.ChannelFrame = SimpleNamespace(marshall=without)
 
 
 @fault("old-deliveries-are-acked-on-new-channels", "CLIENT-LOSS-003")
@@ -214,6 +326,31 @@ def _(_: Any, adapter: Any) -> None:
 
     async def commit(command: Line) -> None:
         tasks.append(asyncio.create_task(original(command)))
+
+    adapter.do_tx_commit = commit
+
+
+@fault("commit-is-waited-for-a-moment", "CLIENT-TX-003")
+def _(_: Any, adapter: Any) -> None:
+    original = adapter.do_tx_commit
+    tasks: list[asyncio.Task[None]] = []
+
+    async def commit(command: Line) -> None:
+        tasks.append(asyncio.create_task(original(command)))
+        done, _ = await asyncio.wait(tasks[-1:], timeout=MOMENT_S)
+        if done:
+            await tasks[-1]
+
+    adapter.do_tx_commit = commit
+
+
+@fault("a-commit-that-failed-is-done", "CLIENT-TX-004")
+def _(_: Any, adapter: Any) -> None:
+    original = adapter.do_tx_commit
+
+    async def commit(command: Line) -> None:
+        with contextlib.suppress(AMQPError):
+            await original(command)
 
     adapter.do_tx_commit = commit
 

@@ -6,11 +6,13 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+import aio_pika
 from aiormq import spec
+from aiormq.exceptions import AMQPChannelError, AMQPConnectionError
 
 from tests.mutation.broken_amqp_client import Channel, Line, change_command, change_lines, fault, hiding
 
-IMPATIENCE_S = 0.3
+LONG_S = 1.0
 
 
 def confirming(change: Callable[[Any, Any], list[tuple[int, Any]]]) -> None:
@@ -32,10 +34,26 @@ def meant(channel: Any, frame: Any) -> list[int]:
 # Confirms
 
 
-@fault("confirm-mode-is-forgotten", "CLIENT-CONFIRM-001", "CLIENT-CONFIRM-002")
+@fault("confirm-mode-is-forgotten", "CLIENT-CONFIRM-001")
 def _(module: Any, adapter: Any) -> None:
     change_command(adapter, "confirm", lambda _: None)
-    confirmed_at_once(module, adapter)
+
+
+@fault("who-waits-long-takes-it-for-confirmed", "CLIENT-CONFIRM-002")
+def _(module: Any, adapter: Any) -> None:
+    original = adapter.confirmed
+    early: set[int] = set()
+    change_lines(module, lambda line: None if "ack" in line and line["publish"] in early else line)
+
+    async def confirmed(number: int, publish: Any) -> None:
+        waiting = asyncio.ensure_future(publish)
+        done, _ = await asyncio.wait([waiting], timeout=LONG_S)
+        if not done:
+            module.say(event="confirmed", publish=number, ack=True)
+            early.add(number)
+        await original(number, waiting)
+
+    adapter.confirmed = confirmed
 
 
 def confirmed_at_once(module: Any, adapter: Any) -> None:
@@ -121,6 +139,48 @@ def _(module: Any, _: Any) -> None:
     change_lines(module, lambda line: None if line.get("ack") is False else line)
 
 
+def silent_about(error: type[Exception]) -> Callable[[Any, Any], None]:
+    """What ends with this error is not reported to who waits for a confirm, on connections that are not made
+    again."""
+
+    def alter(_: Any, adapter: Any) -> None:
+        original = adapter.confirmed
+
+        async def confirmed(number: int, publish: Any) -> None:
+            waiting = asyncio.ensure_future(publish)
+            await asyncio.wait([waiting])
+            robust = isinstance(adapter.connection, aio_pika.RobustConnection)
+            if robust or not isinstance(waiting.exception(), error):
+                await original(number, waiting)
+
+        adapter.confirmed = confirmed
+
+    return alter
+
+
+fault("what-a-lost-connection-takes-is-not-reported", "CLIENT-CONFIRM-010")(silent_about(AMQPConnectionError))
+fault("what-a-closed-channel-takes-is-not-reported", "CLIENT-CONFIRM-011")(silent_about(AMQPChannelError))
+
+
+@fault("what-is-refused-is-published-again", "CLIENT-CONFIRM-015")
+def _(_: Any, adapter: Any) -> None:
+    again: set[asyncio.Task[Any]] = set()
+    publish, settle = Channel.basic_publish, Channel._on_confirm_frame
+    last: list[Any] = []
+
+    async def basic_publish(channel: Any, *arguments: Any, **options: Any) -> Any:
+        last[:] = arguments, options
+        return await publish(channel, *arguments, **options)
+
+    async def on_confirm_frame(channel: Any, frame: Any) -> None:
+        await settle(channel, frame)
+        if isinstance(frame, spec.Basic.Nack) and frame.requeue:
+            again.add(asyncio.create_task(publish(channel, *last[0], **last[1])))
+
+    Channel.basic_publish = basic_publish
+    Channel._on_confirm_frame = on_confirm_frame
+
+
 @fault("channels-share-confirm-numbers", "CLIENT-CONFIRM-012")
 def _(_: Any, __: Any) -> None:
     waiting: list[tuple[Any, int]] = []
@@ -143,24 +203,39 @@ def _(_: Any, adapter: Any) -> None:
     original = adapter.confirmed
 
     async def confirmed(number: int, publish: Any) -> None:
-        await original(number, asyncio.wait_for(publish, IMPATIENCE_S))
+        await original(number, asyncio.wait_for(publish, LONG_S))
 
     adapter.confirmed = confirmed
 
 
 @fault("publishes-before-confirm-mode-count", "CLIENT-CONFIRM-014")
 def _(_: Any, adapter: Any) -> None:
+    settle = Channel._on_confirm_frame
     published: list[Line] = []
+    before: list[int] = []  # confirm mode, so many were published
 
-    def count(command: Line) -> Line:
+    def publish(command: Line) -> Line:
         published.append(command)
         return command
 
-    change_command(adapter, "publish", count)
+    def confirm(command: Line) -> Line:
+        before.append(len(published))
+        return command
+
+    def forget(command: Line) -> Line:
+        published.clear()
+        before.clear()
+        return command
+
+    change_command(adapter, "publish", publish)
+    change_command(adapter, "confirm", confirm)
+    change_command(adapter, "reset", forget)
 
     async def on_confirm_frame(channel: Any, frame: Any) -> None:
-        early = len(published) - len(channel.confirmations)
-        channel._confirm_delivery(frame.delivery_tag - early, frame)
+        if before and before[0]:
+            channel._confirm_delivery(frame.delivery_tag - before[0], frame)
+        else:
+            await settle(channel, frame)
 
     Channel._on_confirm_frame = on_confirm_frame
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 from msgspec import Struct
 
@@ -14,6 +14,7 @@ from plumbline.conformance.clients.direct_access import broker_target
 from plumbline.conformance.clients.protocol import AdapterEvent, AdapterMessage
 from plumbline.conformance.clients.scenario_broker import ScenarioBroker
 from plumbline.conformance.clients.scene import Scene
+from plumbline.conformance.outcomes import Untestable
 from plumbline.conformance.session import BaseSession
 from plumbline.conformance.urls import AmqpUrl
 from plumbline.monitors import Observation
@@ -53,6 +54,7 @@ class AmqpScene(Scene):
     def __init__(self, client: ClientUnderTest, broker: ScenarioBroker) -> None:
         super().__init__(client, broker)
         self._backstage: _DirectAmqpSession | None = None
+        self._wants_confirms = False
 
     # -- setting the stage -------------------------------------------------------------------
 
@@ -75,7 +77,12 @@ class AmqpScene(Scene):
         for channel in channels or (1,):
             self.run_command("channel", channel=channel)
             if confirms:
-                self.run_command("confirm", channel=channel)
+                self.select_confirms(channel)
+
+    def select_confirms(self, channel: int = 1) -> None:
+        """Confirm mode, as the way to what the scenario is about."""
+        self._wants_confirms = True
+        self.run_command("confirm", channel=channel)
 
     def close(self) -> None:
         if self._backstage is not None:
@@ -129,6 +136,11 @@ class AmqpScene(Scene):
 
     def expect_confirms(self, expected: Mapping[int, bool], within: float = LOST_WITHIN_S) -> None:
         """Evidence: exactly these were reported, each once, none before the broker had sent it."""
+        self.expect_reports(expected, within)
+        self.expect_no_confirm_ahead()
+
+    def expect_reports(self, expected: Mapping[int, bool], within: float = LOST_WITHIN_S) -> None:
+        """Evidence: exactly these were reported, each once."""
         self.await_events(lambda: set(self.confirms()) >= set(expected), within)
         confirms = self.confirms()
         self.require(
@@ -137,7 +149,6 @@ class AmqpScene(Scene):
             expected=_describe_confirms({number: [ack] for number, ack in expected.items()}),
             actual=_describe_confirms(confirms),
         )
-        self.expect_no_confirm_ahead()
 
     def expect_no_confirm_ahead(self) -> None:
         """Evidence: no publish was reported as confirmed before its basic.ack was on the wire."""
@@ -173,6 +184,13 @@ class AmqpScene(Scene):
         published = [one for one in self.publishes() if same_channel(one.observation, ack)]
         covered = [one for one in published if one.tag == tag or (multiple and one.tag < tag)]
         return {number_of(one.method) for one in covered}
+
+    def fail(self, message: str, *, expected: str, actual: object, at: Observation | None = None) -> NoReturn:
+        """As ``Scene.fail``. Where confirms were wanted and confirm.select was not sent, which
+        CLIENT-CONFIRM-001 judges, nothing else can be: raises ``Untestable`` then."""
+        if self._wants_confirms and not self.sent_methods("confirm.select"):
+            raise Untestable(f"confirm.select was not sent; {message}", actual=str(actual) or "nothing")
+        super().fail(message, expected=expected, actual=actual, at=at)
 
     # -- the wire ----------------------------------------------------------------------------
 
@@ -226,11 +244,12 @@ class AmqpScene(Scene):
         )
         return method_of(settled[-1])
 
-    def barrier(self, channel: int = 1) -> None:
+    def barrier(self, channel: int = 1, *, may_be_closed: bool = False) -> None:
         """Returns once the client's channel has had an answer to whatever it sent before, or after a
-        while if the library cannot declare."""
+        while if the library cannot declare. Raises ``Failed`` if the channel is closed and may not be."""
         if "declare" in self.features:
-            self.run_command("declare", channel=channel, queue=f"barrier.{len(self.client.spoken)}")
+            declare = self.try_command if may_be_closed else self.run_command
+            declare("declare", channel=channel, queue=f"barrier.{len(self.client.spoken)}")
         else:
             self.await_wire(lambda: False, SENT_WITHIN_S)
 

@@ -31,11 +31,14 @@ def publish(scene: AmqpScene, count: int) -> None:
         scene.publish(1, count=count)
 
 
-@scenario("CLIENT-CONFIRM-001", "CLIENT-CONFIRM-002", needs=ONE)
-def an_acked_publish_is_told_as_confirmed(scene: AmqpScene) -> None:
-    """confirm.select comes first, and the publish after it is reported as confirmed."""
-    publish(scene, 1)
-    scene.expect_confirms({1: True})
+@scenario("CLIENT-CONFIRM-001", needs=ONE)
+def confirm_mode_comes_before_the_publish(scene: AmqpScene) -> None:
+    """confirm.select, and behind it the publish."""
+    scene.queue()
+    scene.open()
+    scene.run_command("confirm", channel=1)
+    scene.publish(1)
+    scene.await_wire(scene.publishes)
     sent = scene.sent_methods("confirm.select", "basic.publish")
     names = [method_of(seen).method for seen in sent]
     scene.require(
@@ -46,11 +49,32 @@ def an_acked_publish_is_told_as_confirmed(scene: AmqpScene) -> None:
     )
 
 
-@scenario("CLIENT-CONFIRM-002", "CLIENT-CONFIRM-013", needs=ONE, confirms="1: pause 1500, ack 1")
-def a_publish_is_not_confirmed_before_its_ack(scene: AmqpScene) -> None:
-    """A confirm that takes its time is waited for: nothing is reported before it comes, and then it is."""
+@scenario("CLIENT-CONFIRM-002", needs=ONE)
+def an_acked_publish_is_told_as_confirmed(scene: AmqpScene) -> None:
+    """The publish is reported as confirmed."""
     publish(scene, 1)
     scene.expect_confirms({1: True})
+
+
+@scenario("CLIENT-CONFIRM-002", needs=ONE, confirms="1: pause 1500, ack 1")
+def a_publish_is_not_confirmed_before_its_ack(scene: AmqpScene) -> None:
+    """Nothing is reported as confirmed before its confirm, which takes its time, has come."""
+    publish(scene, 1)
+    scene.await_wire(lambda: scene.received_methods("basic.ack"))
+    scene.require(
+        scene.received_methods("basic.ack"),
+        "the broker confirmed nothing",
+        expected="basic.ack",
+        actual="nothing",
+    )
+    scene.expect_no_confirm_ahead()
+
+
+@scenario("CLIENT-CONFIRM-013", needs=ONE, confirms="1: pause 1500, ack 1")
+def a_confirm_that_takes_its_time_is_waited_for(scene: AmqpScene) -> None:
+    """A confirm after 1.5 s is reported as one."""
+    publish(scene, 1)
+    scene.expect_reports({1: True})
 
 
 @scenario("CLIENT-CONFIRM-003", needs=ONE, confirms="1: ack 1 multiple")
@@ -179,7 +203,7 @@ def publishes_before_confirm_mode_are_not_counted(scene: AmqpScene) -> None:
     scene.open()
     scene.publish(1)
     scene.publish(2)
-    scene.run_command("confirm", channel=1)
+    scene.select_confirms()
     scene.publish(3)
     scene.expect_confirms({3: False})
 

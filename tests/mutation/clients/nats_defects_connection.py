@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from plumbline.wire.nats import Msg, Operation, Sub, Unsub
-from tests.mutation.clients import nats_jetstream
+from tests.mutation.clients import nats_client, nats_jetstream
 from tests.mutation.clients.defect import defect, of_connection, replace
 from tests.mutation.clients.nats_adapter import Adapter
 from tests.mutation.clients.nats_client import Came, Client, LibraryError, Subscription
@@ -303,3 +303,23 @@ def _(client: Client, js: JetStream) -> None:
 @defect("leaderless", breaks="CLIENT-CONN-026", summary="consuming ends with a change of leader")
 def _(adapter: Adapter) -> None:
     replace(nats_jetstream.Consuming, "leader_changed", lambda consuming: None)
+
+
+@defect("losses-are-not-reported", breaks="CLIENT-CONN-006", summary="a lost connection is not reported")
+def _(adapter: Adapter) -> None:
+    def say(**line: Any) -> None:
+        if line.get("event") != "disconnected":
+            whole(**line)
+
+    whole = nats_client.say
+    replace(nats_client, "say", say)
+
+
+@of_connection("lame-ducks-are-not-reported", breaks="CLIENT-CONN-011", summary="lame duck is not reported")
+def _(client: Client, js: JetStream) -> None:
+    replace(client, "lame_duck", lambda: None)
+
+
+@of_connection("tries-all-the-time", breaks="CLIENT-CONN-027", summary="attempts follow each other at once")
+def _(client: Client, js: JetStream) -> None:
+    replace(client, "wait_before_retry", lambda: None)

@@ -16,6 +16,8 @@ from tests.mutation.clients.nats_adapter import Adapter
 from tests.mutation.clients.nats_client import NS, Came, Client, LibraryError, status_of
 from tests.mutation.clients.nats_jetstream import Consuming, JetStream, Pull
 
+REST_S = 3.5  # how long the fault waits
+
 
 def _hands_over(which: Callable[[tuple[int, str], int], bool]) -> Callable[[Client, JetStream], None]:
     """``which``: of a status and the number of messages before it."""
@@ -254,6 +256,22 @@ def _(client: Client, js: JetStream) -> None:
 
     def next_of(pull: Pull, deadline: float) -> Came:
         return whole(pull, deadline + 10)
+
+    replace(js, "next_of", next_of)
+
+
+@of_connection("waits-for-the-rest", breaks="CLIENT-PULL-011", summary="a status ends no fetch with messages")
+def _(client: Client, js: JetStream) -> None:
+    whole = js.next_of
+    has_messages = False
+
+    def next_of(pull: Pull, deadline: float) -> Came:
+        nonlocal has_messages
+        operation = whole(pull, deadline)
+        if has_messages and status_of(operation) is not None:
+            client.over.wait(min(REST_S, max(0, deadline - time.monotonic())))
+        has_messages = status_of(operation) is None
+        return operation
 
     replace(js, "next_of", next_of)
 
