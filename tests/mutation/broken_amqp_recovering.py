@@ -228,21 +228,27 @@ def _(_: Any, adapter: Any) -> None:
 # Channels that the server closes
 
 
-def on_closed_channels(module: Any, act: Any) -> None:
-    """``act`` of the event when the server has closed a channel."""
+def closed_channels(module: Any, adapter: Any) -> list[Line]:
+    """The events of channels that the server has closed, since the adapter began."""
+    closed: list[Line] = []
 
     def change(line: Line) -> Line:
-        if line.get("event") == "channel-closed":
-            act(line)
+        if line.get("event") == "channel-closed" and line.get("code"):  # not lost with its connection
+            closed.append(line)
         return line
 
+    def forget(command: Line) -> Line:
+        closed.clear()
+        return command
+
     change_lines(module, change)
+    change_command(adapter, "reset", forget)
+    return closed
 
 
 @fault("a-closed-channel-takes-the-others-with-it", "CLIENT-END-005")
 def _(module: Any, adapter: Any) -> None:
-    closed: list[Line] = []
-    on_closed_channels(module, closed.append)
+    closed = closed_channels(module, adapter)
 
     def declaring(command: Line) -> Line:
         if closed:
@@ -254,16 +260,14 @@ def _(module: Any, adapter: Any) -> None:
 
 @fault("publishes-on-a-closed-channel-vanish", "CLIENT-END-006")
 def _(module: Any, adapter: Any) -> None:
-    closed: list[Line] = []
-    on_closed_channels(module, closed.append)
+    closed = closed_channels(module, adapter)
     change_command(adapter, "publish", lambda command: None if closed else command)
 
 
 @fault("publishes-go-out-on-a-closed-channel", "CLIENT-END-006")
 def _(module: Any, adapter: Any) -> None:
-    closed: list[Line] = []
     connections: list[Any] = []
-    on_closed_channels(module, closed.append)
+    closed = closed_channels(module, adapter)
     change_lines(module, lambda line: None if closed and line.get("event") == "disconnected" else line)
     original = adapter.do_connect
 
