@@ -229,11 +229,11 @@ def _(_: Any, adapter: Any) -> None:
 
 
 def closed_channels(module: Any, adapter: Any) -> list[Line]:
-    """The events of channels that the server has closed, since the adapter began."""
+    """The events of channels that the server has closed with 404, since the adapter began."""
     closed: list[Line] = []
 
     def change(line: Line) -> Line:
-        if line.get("event") == "channel-closed" and line.get("code"):  # not lost with its connection
+        if line.get("event") == "channel-closed" and "NOT_FOUND" in line["text"]:
             closed.append(line)
         return line
 
