@@ -244,11 +244,12 @@ class AmqpScene(Scene):
         )
         return method_of(settled[-1])
 
-    def barrier(self, channel: int = 1, *, may_be_closed: bool = False) -> None:
+    def barrier(self, channel: int = 1, *, may_fail: bool = False) -> None:
         """Returns once the client's channel has had an answer to whatever it sent before, or after a
-        while if the library cannot declare. Raises ``Failed`` if the channel is closed and may not be."""
+        while if the library cannot declare. Raises ``Failed`` if the client
+        cannot declare any more, unless it ``may_fail``."""
         if "declare" in self.features:
-            declare = self.try_command if may_be_closed else self.run_command
+            declare = self.try_command if may_fail else self.run_command
             declare("declare", channel=channel, queue=f"barrier.{len(self.client.spoken)}")
         else:
             self.await_wire(lambda: False, SENT_WITHIN_S)

@@ -88,7 +88,7 @@ def ack_one_then_all(scene: AmqpScene) -> list[Observation]:
     messages = scene.consume("a", "b", "c")
     scene.run_command("ack", ref=messages[0].ref)
     scene.try_command("ack", ref=messages[2].ref, multiple=True)
-    scene.barrier(may_be_closed=True)
+    scene.barrier(may_fail=True)
     return scene.settlements()
 
 
@@ -128,7 +128,7 @@ def nack_requeues(scene: AmqpScene) -> None:
     scene.open()
     (message,) = scene.consume("a")
     scene.run_command("nack", ref=message.ref, requeue=True)
-    scene.barrier()
+    scene.barrier(may_fail=True)  # the delivery that comes again ends some clients, which is not judged here
     expect_frame(scene, "a", "basic.nack", "basic.reject", multiple=False, requeue=True)
 
 
@@ -161,7 +161,7 @@ def reject_requeues(scene: AmqpScene) -> None:
     scene.open()
     (message,) = scene.consume("a")
     scene.run_command("reject", ref=message.ref, requeue=True)
-    scene.barrier()
+    scene.barrier(may_fail=True)  # the delivery that comes again ends some clients, which is not judged here
     expect_frame(scene, "a", "basic.reject", "basic.nack", requeue=True)
 
 
