@@ -246,8 +246,8 @@ class AmqpScene(Scene):
 
     def barrier(self, channel: int = 1, *, may_fail: bool = False) -> None:
         """Returns once the client's channel has had an answer to whatever it sent before, or after a
-        while if the library cannot declare. Raises ``Failed`` if the client
-        cannot declare any more, unless it ``may_fail``."""
+        while if the library cannot declare. Raises ``Failed`` if it could before and cannot any more, unless
+        it ``may_fail``."""
         if "declare" in self.features:
             declare = self.try_command if may_fail else self.run_command
             declare("declare", channel=channel, queue=f"barrier.{len(self.client.spoken)}")

@@ -142,7 +142,7 @@ def a_connection_that_the_server_closes_is_told(scene: AmqpScene) -> None:
 def connection_close_is_answered(scene: AmqpScene) -> None:
     """connection.close is answered with connection.close-ok."""
     closing(scene)
-    closed = scene.received_methods("connection.close")[-1].connection
+    closed = scene.sent_methods("connection.open")[-1].connection
     scene.await_wire(lambda: scene.sent_methods("connection.close-ok") or not scene.broker.is_open(closed))
     scene.require(
         scene.sent_methods("connection.close-ok"),
