@@ -9,6 +9,7 @@ from plumbline.wire.nats import Unsub
 
 DRAINS_WITHIN_S = 10.0
 LATE = "delay 300ms MSG on downstream"  # in flight when the client sends UNSUB
+LATER = "delay 450ms MSG on downstream the 2nd"  # in another segment than the first
 
 
 @scenario("CLIENT-CONN-018", needs=["drain", "subscribe"])
@@ -29,9 +30,9 @@ def a_drain_ends_subscriptions(scene: NatsScene) -> None:
     )
 
 
-@scenario("CLIENT-CONN-019", needs=["drain", "subscribe"], faults=[LATE])
+@scenario("CLIENT-CONN-019", needs=["drain", "subscribe"], faults=[LATE, LATER])
 def a_drain_loses_no_message(scene: NatsScene) -> None:
-    """Three messages that are on their way are handed over before the end."""
+    """Three messages that are on their way, not all in one read, are handed over before the end."""
     scene.connect()
     scene.run_command("subscribe", subscription="a", subject="orders.>")
     scene.run_command("flush")
