@@ -19,7 +19,8 @@ RECOVERED_WITHIN_S = 10.0
 HEARTBEAT_S = 1
 IDLE_S = 4.0
 QUIET_S = 1.5  # several times the pause of an adapter between two attempts to connect
-NOTICED_WITHIN_S = 0.05  # until a library has noticed that it was refused; far within that pause
+# Until a library has noticed that it was refused, which no event shows; far within that pause.
+NOTICED_WITHIN_S = 0.05
 TEMPORARY = "temporary"
 EVENTS = "events"
 TOPOLOGY = ("exchange.declare", "queue.declare", "queue.bind", "basic.consume")
