@@ -7,8 +7,10 @@ that is too long, or is not of the expected shape.
 from __future__ import annotations
 
 import errno
+import gzip
 import re
 import tomllib
+import zlib
 from pathlib import Path
 from typing import TypeVar
 
@@ -34,6 +36,18 @@ def read_file(path: Path, most: int = TEXT_FILE_BYTES) -> bytes:
         data = file.read(most + 1)
     if len(data) > most:
         raise OSError(errno.EFBIG, f"it has more than {most:,} bytes", str(path))
+    return data
+
+
+def read_gzip(path: Path, most: int = TEXT_FILE_BYTES) -> bytes:
+    """The same of a file that gzip made; ``most`` counts what is in it. Raises ``BadInputError``, too."""
+    try:
+        with gzip.open(path) as file:
+            data = file.read(most + 1)
+    except (gzip.BadGzipFile, zlib.error, EOFError) as error:
+        raise BadInputError(f"it is not whole or not gzip: {error}") from None
+    if len(data) > most:
+        raise OSError(errno.EFBIG, f"it has more than {most:,} bytes, uncompressed", str(path))
     return data
 
 

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from plumbline.bounds import RESULT_FILE_BYTES
 from plumbline.errors import PlumblineError
 from plumbline.reports.files import PRIVATE, ReportFile
-from plumbline.untrusted import BadInputError, parse_json, read_file
+from plumbline.untrusted import BadInputError, parse_json, read_file, read_gzip
 from plumbline.verdicts import Event, RunFinished, RunResult, with_red
 from plumbline.visible import escape, visible_json
 
@@ -72,10 +72,14 @@ def decode(data: bytes) -> RunResult:
 
 
 def read(path: Path) -> RunResult:
-    """The result in the file ``path``. Raises ``ResultError``, and ``OSError`` if it cannot be read."""
+    """The result in the file ``path``, which gzip may have made (``.gz``).
+
+    Raises ``ResultError``, and ``OSError`` if it cannot be read.
+    """
+    read_bytes = read_gzip if path.suffix == ".gz" else read_file
     try:
-        return decode(read_file(path, RESULT_FILE_BYTES))
-    except ResultError as error:
+        return decode(read_bytes(path, RESULT_FILE_BYTES))
+    except (ResultError, BadInputError) as error:
         raise ResultError(f"{path}: {error}") from error
 
 

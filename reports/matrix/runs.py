@@ -82,7 +82,7 @@ def load(arguments: Sequence[str]) -> list[TargetRunResult]:
 def stored(folder: Path) -> list[TargetRunResult]:
     """The runs that a site keeps. Raises ``ResultError`` and ``OSError``."""
     found = []
-    for path in sorted(folder.glob("targets/*/*.json")):
+    for path in sorted([*folder.glob("targets/*/*.json"), *folder.glob("targets/*/*.json.gz")]):
         result = read(path)
         if result.target.arguments is None or len(result.target.arguments) != 1:
             raise ResultError(f"{path}: not a run file of plumbline matrix; move it away")

@@ -10,7 +10,7 @@
     requirements/ID.html                the same alone, with disputes
     targets/NAME@VERSION/index.html     a target: what does not pass, its history
     targets/NAME@VERSION/STAMP.html     the report of a run
-    targets/NAME@VERSION/STAMP.json     what is kept of it: the next matrix in the same folder reads it again
+    targets/NAME@VERSION/STAMP.json.gz  what is kept of it: the next matrix in the same folder reads it again
     changes/A..B.html                   two runs compared
 
 Raises ``ReportError`` where nothing can be written. The first page is written last.
@@ -18,6 +18,7 @@ Raises ``ReportError`` where nothing can be written. The first page is written l
 
 from __future__ import annotations
 
+import gzip
 from collections.abc import Callable, Iterable, Mapping
 from itertools import groupby, pairwise
 from pathlib import Path
@@ -100,6 +101,14 @@ class RequirementEntry(Struct, frozen=True):
         runs = groupby(self.verdicts, lambda one: (one.verdict, one.reason, one.flips))
         return [tuple(run) for _, run in runs]
 
+    @property
+    def by_verdict(self) -> dict[str, list[TargetVerdict]]:
+        """The targets of each verdict, what passed last."""
+        found: dict[str, list[TargetVerdict]] = {}
+        for one in sorted(self.verdicts, key=lambda one: one.verdict == Outcome.PASSED):
+            found.setdefault(one.verdict, []).append(one)
+        return found
+
 
 class SiteOptions(Struct, frozen=True):
     """``url``: where the site will be, for the feed. ``dispute_url``: where a dispute is opened, with
@@ -124,8 +133,8 @@ def build(
     site = _Site(folder, options.title)
     for run in fresh.values():
         site.put(f"targets/{run.slug}/{run.stamp}.html", html.render(run.result, "../../requirements"))
-        kept = result_json.encode(reduced_for_site(run), compact=True)
-        site.put(f"targets/{run.slug}/{run.stamp}.json", kept)
+        kept = gzip.compress(result_json.encode(reduced_for_site(run), compact=True), mtime=0)
+        site.put(f"targets/{run.slug}/{run.stamp}.json.gz", kept)
     changes = _changes(rows)
     for change in changes:
         site.page(change.page, "changes.html.j2", change=change)

@@ -153,10 +153,8 @@ def test_no_text_is_wider_than_the_place_between_the_lifelines(content: str) -> 
 
 def test_a_picture_of_its_own_has_the_colours_of_the_page() -> None:
     css = (Path(plumbline.reports.__file__).parent / "templates" / "colours.css").read_text()
-    page = [
-        dict(re.findall(r"--([a-z-]+): (#[0-9a-f]{6});", part))
-        for part in re.findall(r":root \{(.*?)\}", css, re.DOTALL)
-    ]
+    pairs = re.findall(r"--([a-z-]+): light-dark\((#[0-9a-f]{6}), (#[0-9a-f]{6})\);", css)
+    page = [{name: light for name, light, _ in pairs}, {name: dark for name, _, dark in pairs}]
     own = [
         dict(re.findall(r"--([a-z-]+):(#[0-9a-f]{6})", part))
         for part in re.findall(r"\.seq\{(.*?)\}", COLOURS, re.DOTALL)

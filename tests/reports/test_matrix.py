@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import re
 from collections.abc import Sequence
 from html.parser import HTMLParser
 from pathlib import Path
@@ -233,6 +235,45 @@ def test_a_site_keeps_its_runs_and_grows(site: Path) -> None:
     ages = {one["id"]: one["since"].get("nats-server") for one in index["requirements"]}
     assert ages["JS-PULL-021"] == {"release": "2.10.0", "text": "since 2.10.0; failed in 2.9.25"}
     assert "Grown" in page.read_text()
+
+
+def test_a_site_of_an_earlier_release_keeps_its_runs(site: Path) -> None:
+    (path,) = site.glob("targets/nats-server_2.9.25/*.json.gz")
+    path.with_suffix("").write_bytes(gzip.decompress(path.read_bytes()))
+    path.unlink()
+    assert "nats-server@2.9.25" in [run.target for run in stored(site)]
+
+
+def test_what_passed_is_a_link_without_its_sentence(tmp_path: Path) -> None:
+    build([named(run_of({"A-1": "passed", "A-2": "failed"}))], [], tmp_path, SiteOptions())
+    (report,) = (path for path in tmp_path.glob("targets/*/*.html") if path.name != "index.html")
+    text = report.read_text()
+    assert (
+        '<a id="A-1" href="../../requirements/A-1.html" data-g="A" data-l="MUST" data-o="passed">A-1</a>'
+        in text
+    )
+    assert "What A-1 says." not in text
+    assert "What A-2 says." in text
+
+
+def test_targets_of_a_requirement_are_together_by_verdict_and_what_passed_is_last(tmp_path: Path) -> None:
+    verdicts = {"1.0.0": "passed", "1.1.0": "failed", "1.2.0": "passed"}
+    runs = [
+        TargetRunResult(f"a@{version}", run_of({"A-1": verdict})) for version, verdict in verdicts.items()
+    ]
+    build(runs, [], tmp_path, SiteOptions())
+    items = re.findall(r"<li>(.*?)</li>", (tmp_path / "requirements" / "A.html").read_text())
+    assert items == [
+        '<span class="chip v-failed">failed</span> <a href="../targets/a_1.1.0/index.html">a@1.1.0</a>',
+        '<span class="chip v-passed">passed</span> a@1.0.0, a@1.2.0',
+    ]
+
+
+def test_a_page_of_one_requirement_brings_the_colours_that_it_uses(site: Path) -> None:
+    (style,) = re.findall(r"<style>(.*?)</style>", (site / "requirements" / "A-1.html").read_text())
+    defined, used = (set(re.findall(form, style)) for form in (r"(--[a-z-]+):", r"var\((--[a-z-]+)\)"))
+    assert defined == used
+    assert "--good" in used
 
 
 def test_machines_read_what_changed(site: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import json
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 from msgspec.structs import replace
 
 from plumbline.reports.result_json import SCHEMA_FILE, ResultError, decode, encode, read, schema_text
+from plumbline.untrusted import read_gzip
 from plumbline.verdicts import RunResult
 from tests.reports.samples import HOSTILE, conformant_result, only, sample_result
 
@@ -107,6 +109,29 @@ def test_a_refusal_names_the_file(tmp_path: Path) -> None:
     path.write_text("{}")
     with pytest.raises(ResultError, match=r"r\.json: not a Plumbline result"):
         read(path)
+
+
+def test_a_result_that_gzip_made_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "result.json.gz"
+    path.write_bytes(gzip.compress(encode(conformant_result())))
+    assert read(path) == conformant_result()
+
+
+@pytest.mark.parametrize("damage", ["cut", "plain", "empty", "garbled"])
+def test_a_damaged_compressed_result_is_refused(damage: str, tmp_path: Path) -> None:
+    whole = gzip.compress(encode(sample_result()))
+    path = tmp_path / "result.json.gz"
+    garbled = whole[:40] + bytes(20) + whole[60:]
+    path.write_bytes({"cut": whole[:-9], "plain": b"{}", "empty": b"", "garbled": garbled}[damage])
+    with pytest.raises(ResultError, match=r"result\.json\.gz: (it is not whole or not gzip|not a Plumbline)"):
+        read(path)
+
+
+def test_a_compressed_file_that_grows_without_end_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "result.json.gz"
+    path.write_bytes(gzip.compress(bytes(10_001)))
+    with pytest.raises(OSError, match="more than 10,000 bytes, uncompressed"):
+        read_gzip(path, 10_000)
 
 
 def test_later_fields_are_ignored() -> None:
