@@ -6,7 +6,8 @@ which ``plumbline gate`` has to see.
     python -m tests.mutation [PATTERN ...] [--all-checks]
 
 PATTERN names defects or requirements (``'JS-ACK-*'``). ``--all-checks`` runs the whole suite against each
-defect, not only the checks of what it breaks, and shows what else turned red.
+defect, not only the checks of what it breaks, and shows what else turned red. Then each requirement of client
+libraries must have a broken client that fails it and nothing else.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ from plumbline.conformance.requirements.catalogue import Catalogue
 from plumbline.conformance.suite import all_checks
 from plumbline.reference_broker.registry import Defect
 from plumbline.verdicts import Level
-from tests.mutation.clients.detection import Twin, musts_without_twin, twins
+from tests.mutation.clients.detection import Detection as ClientDetection
+from tests.mutation.clients.detection import Twin, musts_without_twin, never_alone, twins
 from tests.mutation.clients.detection import detect as detect_twin
 from tests.mutation.detection import Detection, all_defects, detect, speaks
 
@@ -58,7 +60,8 @@ def main() -> int:
     table = Table(
         "defect", "breaks", "seen", "what else", "evidence", title="Defects of the reference broker"
     )
-    unseen = _gate(clients, everything=options.all_checks, console=console)
+    gated = _gate(clients, everything=options.all_checks, console=console)
+    unseen = sum(bool(one.missed) for one in gated)
     for detection in _detections(chosen, everything=options.all_checks, console=console):
         unseen += bool(detection.missed)
         table.add_row(*_row(detection))
@@ -68,24 +71,27 @@ def main() -> int:
     if not options.patterns:
         for name in uncovered:
             console.print(f"{name} is a MUST with a check and has no defect", style="red")
+    crowded = never_alone(gated) if options.all_checks else []
+    for name in crowded:
+        console.print(f"{name}: each client that breaks it breaks something else as well", style="red")
     seen = len(chosen) + len(clients) - unseen
     console.print(f"{seen} of {len(chosen) + len(clients)} defects detected")
-    return 1 if unseen or (uncovered and not options.patterns) else 0
+    return 1 if unseen or crowded or (uncovered and not options.patterns) else 0
 
 
-def _gate(chosen: list[Twin], *, everything: bool, console: Console) -> int:
-    """The table of the client libraries; how many went unseen."""
+def _gate(chosen: list[Twin], *, everything: bool, console: Console) -> list[ClientDetection]:
+    """The table of the client libraries, and what the gate saw of each."""
     table = Table("defect", "breaks", "seen", "what else", "evidence", title="Defects of client libraries")
-    unseen = 0
+    found = []
     with ThreadPoolExecutor(GATES) as pool:
         for detection in pool.map(partial(detect_twin, everything=everything), chosen):
-            unseen += bool(detection.missed)
+            found.append(detection)
             seen = f"no: {' '.join(detection.missed)}" if detection.missed else "yes"
             twin, others = detection.twin, " ".join(detection.others)
             table.add_row(twin.name, " ".join(twin.breaks), seen, others, detection.evidence[:200])
     if chosen:
         console.print(table)
-    return unseen
+    return found
 
 
 def _named(names: tuple[str, ...], patterns: list[str]) -> bool:

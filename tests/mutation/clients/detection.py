@@ -6,7 +6,7 @@ Only the scenarios of what a defect breaks are played, or all of them: then noth
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
@@ -67,6 +67,13 @@ def detect(twin: Twin, *, everything: bool = False) -> Detection:
 def gated(twin: Twin, select: Sequence[str] = ()) -> tuple[CheckResult, ...]:
     """The checks of one gate."""
     return gate(GateOptions(twin.command, select=tuple(select)), ScenarioServices(), ()).result.checks
+
+
+def never_alone(detections: Iterable[Detection]) -> list[str]:
+    """What some of these break, and none of them without breaking something else; all scenarios were played."""
+    known = list(detections)
+    alone = {one.red[0] for one in known if len(one.red) == 1}
+    return sorted({name for one in known for name in one.twin.breaks} - alone)
 
 
 def musts_without_twin() -> list[str]:

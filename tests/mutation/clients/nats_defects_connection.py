@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import queue
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -10,20 +11,58 @@ from plumbline.wire.nats import Msg, Operation, Sub, Unsub
 from tests.mutation.clients import nats_client, nats_jetstream
 from tests.mutation.clients.defect import defect, of_connection, replace
 from tests.mutation.clients.nats_adapter import Adapter
-from tests.mutation.clients.nats_client import Came, Client, LibraryError, Subscription
+from tests.mutation.clients.nats_client import Came, Client, LibraryError, Link, Subscription
+from tests.mutation.clients.nats_defects_core import take_any_reply
 from tests.mutation.clients.nats_jetstream import JetStream, Pull
 
 
-@of_connection("idle-stays-lost", breaks="CLIENT-CONN-001", summary="an idle connection is not made again")
+class _EndNoted:
+    """A connection that notes whether the server closed it; a reset raises instead."""
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+        self.closed = False
+
+    def recv(self, size: int) -> bytes:
+        data = self._link.recv(size)
+        self.closed = not data
+        return data
+
+
+@of_connection(
+    "reconnects-when-needed",
+    breaks="CLIENT-CONN-001",
+    summary="an idle connection that its only server closes without -ERR is made again by the next publish",
+)
 def _(client: Client, js: JetStream) -> None:
-    whole = client.lost
+    read_all, refused, keep = client.read_all, client.refused, client.keep
+    is_needed = threading.Event()
 
-    def lost() -> None:
-        whole()
-        if not client.subscriptions:
-            client.is_lost = True
+    def note_error(message: str) -> None:
+        is_needed.set()
+        refused(message)
 
-    replace(client, "lost", lost)
+    def keep_and_connect(operations: tuple[Operation, ...]) -> None:
+        is_needed.set()
+        keep(operations)
+
+    def read_and_note(link: Any) -> None:
+        noted: Any = _EndNoted(link)
+        read_all(noted)
+        if noted.closed and not (client.subscriptions or client.ping_s or client.servers[1:]):
+            with client.lock:
+                client.is_down = True
+            while not (is_needed.wait(0.05) or client.is_lost):
+                pass
+
+    replace(client, "refused", note_error)
+    replace(client, "keep", keep_and_connect)
+    replace(client, "read_all", read_and_note)
+
+
+def is_plain(subscription: Subscription) -> bool:
+    """Without a queue group and without a maximum."""
+    return not subscription.group and not subscription.most
 
 
 def _subscribing_again(
@@ -54,7 +93,7 @@ of_connection("twice", breaks="CLIENT-CONN-002", summary="subscriptions come bac
     _subscribing_again(
         lambda client, sid, subscription, operations: [
             *operations,
-            *([Sub.make(subscription.subject, sid + 1000)] if len(operations) == 1 else []),
+            *([Sub.make(subscription.subject, sid + 1000)] if is_plain(subscription) else []),
         ]
     )
 )
@@ -242,21 +281,7 @@ def _(client: Client, js: JetStream) -> None:
 
 @of_connection("an-old-answer", breaks="CLIENT-CONN-022", summary="an old reply answers what waits now")
 def _(client: Client, js: JetStream) -> None:
-    answer, end_request = client.answer, client.end_request
-
-    def any_answer(operation: Came) -> None:
-        if not client.reconnected:
-            answer(operation)
-            return
-        for arrived in client.waiting.values():
-            arrived.put(operation)
-
-    def end(sid: int) -> None:
-        if not client.reconnected:
-            end_request(sid)
-
-    replace(client, "answer", any_answer)
-    replace(client, "end_request", end)
+    take_any_reply(client, lambda: bool(client.reconnected))
 
 
 @of_connection("no-fetch-any-more", breaks="CLIENT-CONN-023", summary="after a reconnect no fetch is sent")

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from plumbline.wire.nats import Operation, Ping, Pub
+from plumbline.wire.nats import Operation, Ping, Pub, Unsub
 from tests.mutation.clients.defect import defect, of_connection, replace
 from tests.mutation.clients.nats_adapter import Adapter
 from tests.mutation.clients.nats_client import Came, Client, LibraryError, status_of
-from tests.mutation.clients.nats_jetstream import JetStream
+from tests.mutation.clients.nats_jetstream import NO_RESPONDERS, JetStream
+
+WRONG_LAST_SEQUENCE = 10071  # err_code
 
 
 @of_connection("ping-before-connect", breaks="CLIENT-CORE-001", summary="PING is sent before CONNECT")
@@ -45,21 +47,30 @@ def _(client: Client, js: JetStream) -> None:
     replace(client, "publish", publish)
 
 
-@defect("headers-are-lost", breaks="CLIENT-CORE-004", summary="headers are not handed over")
+@defect("headers-are-lost", breaks="CLIENT-CORE-004", summary="headers of other users are not handed over")
 def _(adapter: Adapter) -> None:
     whole = adapter.handed
-    replace(adapter, "handed", lambda operation: {**whole(operation), "headers": {}})
+
+    def handed(operation: Came) -> dict[str, Any]:
+        message = whole(operation)
+        own = {name: value for name, value in message["headers"].items() if name.startswith(("Nats-", "KV-"))}
+        return {**message, "headers": own}
+
+    replace(adapter, "handed", handed)
 
 
 @of_connection("one-more", breaks="CLIENT-CORE-005", summary="unsubscribe after n is sent as n + 1")
 def _(client: Client, js: JetStream) -> None:
-    whole = client.unsubscribe
+    whole = client.send
 
-    def unsubscribe(sid: int, most: int = 0) -> None:
-        whole(sid, most + 1 if most else 0)
+    def send(*operations: Operation) -> None:
+        whole(*(one_more(one) if isinstance(one, Unsub) and one.max_msgs else one for one in operations))
 
-    replace(client, "unsubscribe", unsubscribe)
-    replace(js, "unsubscribe_max", lambda batch: batch)
+    def one_more(unsub: Unsub) -> Unsub:
+        of_the_user = not client.subscriptions[int(unsub.sid)].subject.startswith("_INBOX.")
+        return Unsub.make(unsub.sid, (unsub.max_msgs or 0) + 1) if of_the_user else unsub
+
+    replace(client, "send", send)
 
 
 @of_connection(
@@ -86,12 +97,26 @@ def _(client: Client, js: JetStream) -> None:
     "any-reply-will-do", breaks="CLIENT-CORE-007", summary="a late reply answers the request that waits now"
 )
 def _(client: Client, js: JetStream) -> None:
-    def answer(operation: Came) -> None:
+    take_any_reply(client, lambda: not client.reconnected)
+
+
+def take_any_reply(client: Client, takes: Callable[[], bool]) -> None:
+    """While ``takes`` is true, what comes answers the request that waits, whichever it is."""
+    answer, end_request = client.answer, client.end_request
+
+    def any_answer(operation: Came) -> None:
+        if not takes():
+            answer(operation)
+            return
         for arrived in client.waiting.values():
             arrived.put(operation)
 
-    replace(client, "answer", answer)
-    replace(client, "end_request", lambda sid: None)
+    def stay_subscribed(sid: int) -> None:
+        if not takes():
+            end_request(sid)
+
+    replace(client, "answer", any_answer)
+    replace(client, "end_request", stay_subscribed)
 
 
 @of_connection("one-inbox-for-all", breaks="CLIENT-CORE-008", summary="all connections use the same inboxes")
@@ -198,12 +223,18 @@ def _(client: Client, js: JetStream) -> None:
     replace(js, "publish", publish)
 
 
-@of_connection("refusal-is-stored", breaks="CLIENT-PUB-003", summary="an error in a PubAck is a success")
+@of_connection(
+    "refusal-is-stored",
+    breaks="CLIENT-PUB-003",
+    summary="an error in a PubAck is a success, but for a wrong last sequence",
+)
 def _(client: Client, js: JetStream) -> None:
     whole = js.pub_ack
 
     def pub_ack(answer: dict[str, Any]) -> dict[str, Any]:
-        return {"stream": "", "seq": 0, "duplicate": False} if "error" in answer else whole(answer)
+        if answer.get("error", {}).get("err_code", WRONG_LAST_SEQUENCE) == WRONG_LAST_SEQUENCE:
+            return whole(answer)
+        return {"stream": "", "seq": 0, "duplicate": False}
 
     replace(js, "pub_ack", pub_ack)
 
@@ -235,23 +266,24 @@ of_connection("silence-is-stored", breaks="CLIENT-PUB-005", summary="without a P
 
 @of_connection("503-is-a-reply", breaks="CLIENT-PUB-006", summary="503 is handed over as a reply")
 def _(client: Client, js: JetStream) -> None:
-    whole = client.refuse_status
+    refuse, publish = client.refuse_status, js.publish_once
+    publishes = False
 
     def refuse_status(operation: Came) -> None:
         status = status_of(operation)
-        publishes = any(name.startswith("no.stream") for name in published)
-        if status is None or status[0] != 503 or publishes:
-            whole(operation)
+        if publishes or (status is not None and status[0] != NO_RESPONDERS):
+            refuse(operation)
 
-    published: list[str] = []
-    send = client.publish
+    def publish_once(*fields: Any) -> dict[str, Any]:
+        nonlocal publishes
+        publishes = True
+        try:
+            return publish(*fields)
+        finally:
+            publishes = False
 
-    def publish(subject: str, data: bytes, headers: Mapping[str, str], reply: str = "") -> None:
-        published.append(subject)
-        send(subject, data, headers, reply)
-
-    replace(client, "publish", publish)
     replace(client, "refuse_status", refuse_status)
+    replace(js, "publish_once", publish_once)
 
 
 @of_connection("tries-once", breaks="CLIENT-PUB-007", summary="a publish is not tried again after 503")

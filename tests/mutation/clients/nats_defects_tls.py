@@ -28,15 +28,18 @@ def _securing(whether: Callable[[Client, Info], bool]) -> Callable[[Client, JetS
     return set_up
 
 
-def _verifying(alter: Callable[[ssl.SSLContext], None]) -> Callable[[Client, JetStream], None]:
-    """The settings of TLS, altered."""
+def _verifying(
+    alter: Callable[[ssl.SSLContext], None], when: Callable[[Client], bool] = lambda client: True
+) -> Callable[[Client, JetStream], None]:
+    """The settings of TLS, altered if that is true."""
 
     def set_up(client: Client, js: JetStream) -> None:
         whole = client.tls_context
 
         def tls_context() -> ssl.SSLContext:
             context = whole()
-            alter(context)
+            if when(client):
+                alter(context)
             return context
 
         replace(client, "tls_context", tls_context)
@@ -69,15 +72,20 @@ of_connection("tls-if-configured", breaks="CLIENT-TLS-001", summary="no TLS with
 of_connection("tls-once", breaks="CLIENT-TLS-001", summary="the second connection is in the clear")(
     _securing(lambda client, info: not client.is_down)
 )
-of_connection("tls-by-info-alone", breaks="CLIENT-TLS-002", summary="TLS is begun only if INFO asks for it")(
-    _securing(lambda client, info: bool(info.fields.get("tls_required")))
-)
+of_connection(
+    "tls-by-info-alone", breaks="CLIENT-TLS-002", summary="with an authority, TLS needs tls_required"
+)(_securing(lambda client, info: bool(not client.authority or info.fields.get("tls_required"))))
 of_connection("scheme-is-ignored", breaks="CLIENT-TLS-006", summary="tls:// alone does not ask for TLS")(
     _securing(lambda client, info: bool(client.authority or info.fields.get("tls_required")))
 )
 of_connection("verifies-nothing", breaks="CLIENT-TLS-003", summary="any certificate is accepted")(
     _verifying(_verify_nothing)
 )
+of_connection(
+    "verifies-if-configured",
+    breaks="CLIENT-TLS-003",
+    summary="any certificate is accepted without an authority to trust",
+)(_verifying(_verify_nothing, lambda client: not client.authority))
 of_connection("verifies-no-name", breaks="CLIENT-TLS-004", summary="a certificate of any name is accepted")(
     _verifying(_verify_no_name)
 )
