@@ -1,7 +1,8 @@
 """Broken AMQP clients: the adapter of aio-pika with one exact fault each, as a program.
 
-A fault changes what goes into the adapter (commands), what comes out of it (lines), or one method of the
-library below it. ``breaks`` names the requirements that must turn red. The faults themselves:
+aio-pika itself loses returned messages (CLIENT-RETURN-002, 005): here that is repaired first, so that a fault
+is alone. A fault changes what goes into the adapter (commands), what comes out of it (lines), or one method
+of the library below it. ``breaks`` names the requirements that must turn red. The faults themselves:
 ``broken_amqp_publishing``, ``broken_amqp_consuming``, ``broken_amqp_recovering``, ``broken_amqp_tls``.
 """
 
@@ -85,6 +86,43 @@ def load() -> ModuleType:
     return module
 
 
+class TagsOfMessageId(dict[str, list[int]]):
+    """What aiormq knows publishes by, for ids that are given twice: the oldest that waits comes back."""
+
+    def __init__(self, channel: Any) -> None:
+        super().__init__()
+        self.channel = channel
+
+    def __setitem__(self, message_id: str, tag: Any) -> None:
+        self.setdefault(message_id, []).append(tag)
+
+    def get(self, message_id: str, default: Any = None) -> Any:
+        waiting = self.channel.confirmations
+        tags = super().get(message_id, ())
+        done = (type(None), aiormq.channel.Returning)
+        return next((tag for tag in tags if type(waiting.get(tag)) not in done), default)
+
+
+def repair_returns() -> None:
+    """Aiormq reports what comes back on channels without confirms, and each of two with the same id."""
+    create, on_return = Channel.__init__, Channel._on_return_frame
+
+    def create_with_tags(channel: Any, *arguments: Any, **options: Any) -> None:
+        create(channel, *arguments, **options)
+        channel.message_id_delivery_tag = TagsOfMessageId(channel)
+
+    async def on_return_frame(channel: Any, frame: Any) -> None:
+        if channel.publisher_confirms:
+            await on_return(channel, frame)
+            return
+        message = await channel._read_content(frame, await channel._Channel__get_content_header())
+        for callback in channel.on_return_callbacks:
+            callback(message)
+
+    Channel.__init__ = create_with_tags
+    Channel._on_return_frame = on_return_frame
+
+
 def faults() -> dict[str, Fault]:
     """All of them, by name."""
     for module in ("publishing", "consuming", "recovering", "tls"):
@@ -93,14 +131,16 @@ def faults() -> dict[str, Fault]:
 
 
 def command(name: str) -> tuple[str, ...]:
-    """What starts the adapter with that fault, wherever it is started."""
+    """What starts the adapter with that fault, or ("") with none, wherever it is started."""
     program = f"import sys; sys.path.insert(0, {str(ROOT)!r}); from {__name__} import main; main({name!r})"
     return (sys.executable, "-c", program)
 
 
 def main(name: str) -> None:
-    """Be an adapter with that fault."""
+    """Be an adapter with that fault, or ("") with none."""
     module = load()
     adapter = module.Adapter()
-    faults()[name].alter(module, adapter)
+    repair_returns()
+    if name:
+        faults()[name].alter(module, adapter)
     module.run(adapter)

@@ -24,7 +24,6 @@ from tests.mutation.broken_amqp_client import (
     hiding,
 )
 
-connection: Any = aiormq.connection  # Any, since a name in it is replaced
 MOMENT_S = 0.1
 
 # Settling
@@ -102,14 +101,19 @@ def _(_: Any, adapter: Any) -> None:
     )
 
 
-@fault("nack-turns-requeue-round", "CLIENT-SETTLE-004")
-def _(_: Any, adapter: Any) -> None:
-    change_command(adapter, "nack", lambda command: {**command, "requeue": not command["requeue"]})
+def always_requeued(command: Line) -> Line:
+    """A single settlement that hands the delivery back, whatever was asked."""
+    return command if command.get("multiple") else {**command, "requeue": True}
 
 
-@fault("reject-turns-requeue-round", "CLIENT-SETTLE-005")
+@fault("nack-always-requeues", "CLIENT-SETTLE-004")
 def _(_: Any, adapter: Any) -> None:
-    change_command(adapter, "reject", lambda command: {**command, "requeue": not command["requeue"]})
+    change_command(adapter, "nack", always_requeued)
+
+
+@fault("reject-always-requeues", "CLIENT-SETTLE-005")
+def _(_: Any, adapter: Any) -> None:
+    change_command(adapter, "reject", always_requeued)
 
 
 @fault("nack-drops-multiple", "CLIENT-SETTLE-006")
@@ -136,19 +140,19 @@ def _(_: Any, adapter: Any) -> None:
 
 @fault("what-was-got-is-acked-as-the-first", "CLIENT-SETTLE-009")
 def _(_: Any, __: Any) -> None:
-    acknowledging(lambda channel, tag, multiple: (channel, 1, multiple))
+    acknowledging(lambda channel, tag, multiple: (channel, tag if channel.consumers else 1, multiple))
 
 
 # Deliveries
 
 
-@fault("deliveries-come-twice", "CLIENT-DELIVERY-001")
+@fault("every-tenth-delivery-comes-twice", "CLIENT-DELIVERY-001")
 def _(module: Any, _: Any) -> None:
     original = module.say
 
     def say(**line: Any) -> None:
         original(**line)
-        if line.get("event") == "message":
+        if line.get("event") == "message" and line["message"]["ref"] % 10 == 0:
             original(**line)
 
     module.say = say
@@ -194,6 +198,11 @@ def _(module: Any, adapter: Any) -> None:
 @fault("prefetch-is-forgotten", "CLIENT-DELIVERY-004")
 def _(_: Any, adapter: Any) -> None:
     change_command(adapter, "qos", lambda _: None)
+
+
+@fault("prefetch-for-the-channel-is-not-asked-for-as-such", "CLIENT-DELIVERY-004")
+def _(_: Any, adapter: Any) -> None:
+    change_command(adapter, "qos", lambda command: {**command, "global": False})
 
 
 @fault("get-of-nothing-gives-the-last-message", "CLIENT-DELIVERY-005")
@@ -272,24 +281,45 @@ def _(module: Any, _: Any) -> None:
     change_lines(module, change)
 
 
-@fault("close-ok-is-not-sent", "CLIENT-END-004")
-def _(_: Any, __: Any) -> None:
+def not_sending(module: Any, frame_type: type) -> None:
+    """Frames of this type, which this module of aiormq makes, are not sent."""
     marshall = ChannelFrame.marshall
 
-    def without(channel_number: int, frames: Any, *others: Any) -> ChannelFrame:
-        frames = [frame for frame in frames if not isinstance(frame, spec.Connection.CloseOk)]
-        return marshall(channel_number, frames, *others)
+    def without(channel_number: int, frames: Any, *others: Any, **options: Any) -> ChannelFrame:
+        frames = [frame for frame in frames if not isinstance(frame, frame_type)]
+        return marshall(channel_number, frames, *others, **options)
 
-    connection.ChannelFrame = SimpleNamespace(marshall=without)
+    module.ChannelFrame = SimpleNamespace(marshall=without)
+
+
+@fault("close-ok-is-not-sent", "CLIENT-END-004")
+def _(_: Any, __: Any) -> None:
+    not_sending(aiormq.connection, spec.Connection.CloseOk)
+
+
+@fault("close-ok-of-a-channel-is-not-sent", "CLIENT-END-001")
+def _(_: Any, __: Any) -> None:
+    not_sending(aiormq.channel, spec.Channel.CloseOk)
+
+
+def settling_old_by_tag(adapter: Any, name: str) -> None:
+    """A delivery whose channel is no more is settled by its tag, on the channel that is open now."""
+    whole = getattr(adapter, f"do_{name}")
+
+    async def settle(command: Line) -> None:
+        message = adapter.messages[command["ref"] - 1]
+        if not message._IncomingMessage__channel.is_closed:
+            await whole(command)
+            return
+        underlying = await adapter.channels[1].get_underlay_channel()
+        await getattr(underlying, f"basic_{name}")(message.delivery_tag)
+
+    setattr(adapter, f"do_{name}", settle)
 
 
 @fault("old-deliveries-are-acked-on-new-channels", "CLIENT-LOSS-003")
 def _(_: Any, adapter: Any) -> None:
-    async def ack(command: Line) -> None:
-        underlying = await adapter.channels[1].get_underlay_channel()
-        await underlying.basic_ack(adapter.messages[command["ref"] - 1].delivery_tag)
-
-    adapter.do_ack = ack
+    settling_old_by_tag(adapter, "ack")
 
 
 @fault("recovery-forgets-prefetch", "CLIENT-LOSS-004")
@@ -314,9 +344,50 @@ def _(_: Any, adapter: Any) -> None:
     change_command(adapter, "tx.commit", lambda _: None)
 
 
+def published_in_transactions(adapter: Any) -> list[Line]:
+    """What was published since the last tx.select."""
+    published: list[Line] = []
+
+    def publish(command: Line) -> Line:
+        published.append(command)
+        return command
+
+    def select(command: Line) -> Line:
+        published.clear()
+        return command
+
+    change_command(adapter, "publish", publish)
+    change_command(adapter, "tx.select", select)
+    return published
+
+
+@fault("a-transaction-has-one-message", "CLIENT-TX-001")
+def _(_: Any, adapter: Any) -> None:
+    selected: list[Line] = []
+
+    def select(command: Line) -> Line:
+        selected.append(command)
+        return command
+
+    def forget(command: Line) -> Line:
+        selected.clear()
+        return command
+
+    change_command(adapter, "publish", lambda command: None if selected and published[1:] else command)
+    published = published_in_transactions(adapter)
+    change_command(adapter, "tx.select", select)
+    change_command(adapter, "reset", forget)
+
+
 @fault("rollback-commits", "CLIENT-TX-002")
 def _(_: Any, adapter: Any) -> None:
-    adapter.do_tx_rollback = adapter.do_tx_commit
+    """If something was published."""
+    rollback, published = adapter.do_tx_rollback, published_in_transactions(adapter)
+
+    async def roll_back(command: Line) -> None:
+        await (adapter.do_tx_commit if published else rollback)(command)
+
+    adapter.do_tx_rollback = roll_back
 
 
 @fault("commit-is-not-waited-for", "CLIENT-TX-003", "CLIENT-TX-004")
@@ -356,8 +427,15 @@ def _(_: Any, adapter: Any) -> None:
 
 
 @fault("heartbeats-of-the-broker-are-not-missed", "CLIENT-LOSS-005")
-def _(_: Any, __: Any) -> None:
-    Connection.HEARTBEAT_GRACE_MULTIPLIER = 1000
+def _(_: Any, adapter: Any) -> None:
+    """On connections that are not made again."""
+    patience = Connection.HEARTBEAT_GRACE_MULTIPLIER
+
+    def connect(command: Line) -> Line:
+        Connection.HEARTBEAT_GRACE_MULTIPLIER = patience if command.get("reconnect") else 1000
+        return command
+
+    change_command(adapter, "connect", connect)
 
 
 @fault("no-heartbeat", "CLIENT-LOSS-005")

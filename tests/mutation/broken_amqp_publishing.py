@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
 
@@ -82,6 +83,29 @@ def _(_: Any, __: Any) -> None:
     )
 
 
+@fault("multiple-settles-one-of-many", "CLIENT-CONFIRM-003")
+def _(_: Any, __: Any) -> None:
+    """Only if nothing else waits, and nothing was settled before."""
+
+    def change(channel: Any, frame: Any) -> list[tuple[int, Any]]:
+        tags = meant(channel, frame)
+        is_first_and_last = tags == sorted(channel.confirmations) == [*range(1, channel.delivery_tag + 1)]
+        return [(frame.delivery_tag, frame)] if is_first_and_last else [(tag, frame) for tag in tags]
+
+    confirming(change)
+
+
+@fault("multiple-settles-all", "CLIENT-CONFIRM-004")
+def _(_: Any, __: Any) -> None:
+    def change(channel: Any, frame: Any) -> list[tuple[int, Any]]:
+        return [
+            (tag, frame)
+            for tag in (sorted(channel.confirmations) if frame.multiple else meant(channel, frame))
+        ]
+
+    confirming(change)
+
+
 @fault("every-ack-is-multiple", "CLIENT-CONFIRM-004")
 def _(_: Any, __: Any) -> None:
     confirming(
@@ -94,6 +118,31 @@ def _(_: Any, __: Any) -> None:
 @fault("confirms-come-in-order", "CLIENT-CONFIRM-005")
 def _(_: Any, __: Any) -> None:
     confirming(lambda channel, frame: [(min(channel.confirmations), frame)] if channel.confirmations else [])
+
+
+@fault("the-oldest-is-settled-by-what-is-in-the-middle", "CLIENT-CONFIRM-005")
+def _(_: Any, __: Any) -> None:
+    """With two or more that wait before it, and one after it."""
+
+    def change(channel: Any, frame: Any) -> list[tuple[int, Any]]:
+        tags = sorted(channel.confirmations)
+        if not frame.multiple and frame.delivery_tag in tags[2:-1]:
+            return [(tags[0], frame)]
+        return [(tag, frame) for tag in meant(channel, frame)]
+
+    confirming(change)
+
+
+@fault("a-nack-of-the-last-is-an-ack", "CLIENT-CONFIRM-006")
+def _(_: Any, __: Any) -> None:
+    """If something was confirmed before, and nothing else waits."""
+
+    def change(channel: Any, frame: Any) -> list[tuple[int, Any]]:
+        is_last = frame.delivery_tag > 1 and [*channel.confirmations] == [frame.delivery_tag]
+        answer = spec.Basic.Ack(frame.delivery_tag) if is_last and not frame.multiple else frame
+        return [(tag, answer) for tag in meant(channel, frame)]
+
+    confirming(change)
 
 
 @fault("nack-is-an-ack", "CLIENT-CONFIRM-006")
@@ -112,23 +161,33 @@ def _(_: Any, __: Any) -> None:
 
 @fault("settled-is-reported-again", "CLIENT-CONFIRM-008")
 def _(module: Any, _: Any) -> None:
+    """What was refused is reported as confirmed at the next ack with multiple."""
+    refused: set[int] = set()
+
     def change(channel: Any, frame: Any) -> list[tuple[int, Any]]:
-        if frame.multiple:
-            for number in range(1, frame.delivery_tag):
+        tags = meant(channel, frame)
+        if isinstance(frame, spec.Basic.Nack):
+            refused.update(tags)
+        elif frame.multiple:
+            for number in sorted(refused):
                 module.say(event="confirmed", publish=number, ack=True)
-        return [(tag, frame) for tag in meant(channel, frame)]
+        return [(tag, frame) for tag in tags]
 
     confirming(change)
 
 
-@fault("multiple-stops-at-the-first-gap", "CLIENT-CONFIRM-009")
+@fault("multiple-stops-at-what-was-confirmed", "CLIENT-CONFIRM-009")
 def _(_: Any, __: Any) -> None:
+    confirmed: set[tuple[Any, int]] = set()
+
     def change(channel: Any, frame: Any) -> list[tuple[int, Any]]:
-        tags: list[int] = []
-        for tag in range(frame.delivery_tag, 0, -1):
-            if tag not in channel.confirmations or (tags and not frame.multiple):
-                break
-            tags.append(tag)
+        tags = meant(channel, frame)
+        if isinstance(frame, spec.Basic.Ack):
+            last = max(
+                (tag for on, tag in confirmed if on is channel and tag < frame.delivery_tag), default=0
+            )
+            tags = [tag for tag in tags if tag > last or not frame.multiple]
+            confirmed.update((channel, tag) for tag in tags)
         return [(tag, frame) for tag in tags]
 
     confirming(change)
@@ -183,16 +242,21 @@ def _(_: Any, adapter: Any) -> None:
 
 @fault("channels-share-confirm-numbers", "CLIENT-CONFIRM-012")
 def _(_: Any, __: Any) -> None:
-    waiting: list[tuple[Any, int]] = []
-    original = Channel.basic_publish
+    published: defaultdict[Any, list[tuple[Any, int]]] = defaultdict(list)  # by connection
+    original, settle = Channel.basic_publish, Channel._on_confirm_frame
 
     async def basic_publish(channel: Any, *arguments: Any, **options: Any) -> Any:
-        waiting.append((channel, channel.delivery_tag + 1))
+        if channel.publisher_confirms:
+            published[channel.connection].append((channel, channel.delivery_tag + 1))
         return await original(channel, *arguments, **options)
 
     async def on_confirm_frame(channel: Any, frame: Any) -> None:
-        other, tag = waiting[frame.delivery_tag - 1]
-        other._confirm_delivery(tag, frame)
+        numbers = published[channel.connection]
+        if len({one for one, _ in numbers}) == 1:
+            await settle(channel, frame)
+        else:
+            other, tag = numbers[frame.delivery_tag - 1]
+            other._confirm_delivery(tag, frame)
 
     Channel.basic_publish = basic_publish
     Channel._on_confirm_frame = on_confirm_frame
@@ -248,6 +312,21 @@ def _(module: Any, adapter: Any) -> None:
     hiding("returned")(module, adapter)
 
 
+@fault("what-follows-a-return-is-returned-too", "CLIENT-RETURN-001")
+def _(module: Any, _: Any) -> None:
+    returned: list[Line] = []
+    say = module.say
+
+    def change(line: Line) -> Line:
+        if line.get("event") == "returned":
+            returned.append(line)
+        elif line.get("event") == "confirmed" and line["ack"] and returned:
+            say(**{**returned[0], "publish": line["publish"], "data": f"message-{line['publish']}"})
+        return line
+
+    change_lines(module, change)
+
+
 @fault("returns-need-confirms", "CLIENT-RETURN-002")
 def _(module: Any, adapter: Any) -> None:
     change_lines(
@@ -257,12 +336,12 @@ def _(module: Any, adapter: Any) -> None:
 
 @fault("confirm-of-a-return-is-that-of-the-next-publish", "CLIENT-RETURN-003")
 def _(module: Any, _: Any) -> None:
-    """As rabbitpy 3.0.2: every second message that comes back is taken for confirmed."""
+    """As rabbitpy 3.0.2, but every fourth message that comes back is taken for confirmed."""
     taken: set[int] = set()
 
     def change(line: Line) -> Line | None:
         publish = line.get("publish", 1)
-        if line.get("event") == "returned" and publish % 2 == 0:
+        if line.get("event") == "returned" and publish % 4 == 0:
             taken.add(publish)
             return None
         return {**line, "ack": True} if line.get("event") == "confirmed" and publish in taken else line
@@ -279,16 +358,16 @@ def _(module: Any, _: Any) -> None:
 
 @fault("returns-are-found-by-message-id", "CLIENT-RETURN-005")
 def _(module: Any, _: Any) -> None:
-    seen: set[str] = set()
+    """As aiormq: the second of an id takes the place of the first."""
+    original = Channel.basic_publish
 
-    def change(line: Line) -> Line | None:
-        if line.get("event") != "returned":
-            return line
-        again = "returned" in seen
-        seen.add("returned")
-        return None if again else line
+    async def basic_publish(channel: Any, *arguments: Any, **options: Any) -> Any:
+        message_id = options["properties"].message_id
+        if message_id is not None:
+            dict.pop(channel.message_id_delivery_tag, message_id, None)
+        return await original(channel, *arguments, **options)
 
-    change_lines(module, change)
+    Channel.basic_publish = basic_publish
 
 
 @fault("everything-is-mandatory", "CLIENT-RETURN-006")

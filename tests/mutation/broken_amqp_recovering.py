@@ -12,6 +12,7 @@ from aiormq.abc import ChannelFrame
 
 from plumbline.wire.amqp import Method
 from tests.mutation.broken_amqp_client import Channel, Line, change_command, change_lines, fault
+from tests.mutation.broken_amqp_consuming import settling_old_by_tag
 
 Connection: Any = aiormq.connection.Connection  # Any, since its methods are replaced
 Queue: Any = RobustQueue
@@ -88,21 +89,10 @@ def _(module: Any, adapter: Any) -> None:
     change_lines(module, change)
 
 
-def settling_by_tag(adapter: Any, name: str) -> None:
-    """A delivery is settled by its tag, on whatever channel is open now."""
-
-    async def settle(command: Line) -> None:
-        underlying = await adapter.channels[1].get_underlay_channel()
-        tag = adapter.messages[command["ref"] - 1].delivery_tag
-        await getattr(underlying, f"basic_{name}")(tag, requeue=True)
-
-    setattr(adapter, f"do_{name}", settle)
-
-
 @fault("old-deliveries-are-nacked-on-new-channels", "CLIENT-LOSS-010")
 def _(_: Any, adapter: Any) -> None:
-    settling_by_tag(adapter, "nack")
-    settling_by_tag(adapter, "reject")
+    settling_old_by_tag(adapter, "nack")
+    settling_old_by_tag(adapter, "reject")
 
 
 @fault("a-closed-connection-comes-back", "CLIENT-LOSS-011")
@@ -154,8 +144,15 @@ def _(_: Any, adapter: Any) -> None:
 
 @fault("heartbeats-are-not-sent", "CLIENT-LOSS-014")
 def _(_: Any, __: Any) -> None:
+    """Those of the server are missed all the same."""
+
     async def heartbeat(connection: Any) -> None:
-        await asyncio.Future()
+        closed: set[Any] = set()
+        while not closed:
+            if connection.is_connection_was_stuck:
+                connection._reader_task.cancel()
+                return
+            closed, _ = await asyncio.wait([connection._closing], timeout=1)
 
     Connection._Connection__heartbeat = heartbeat
 

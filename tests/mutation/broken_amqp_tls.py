@@ -41,19 +41,39 @@ def _(_: Any, adapter: Any) -> None:
     async def connect(command: Line) -> Any:
         try:
             return await whole(dict(command))
-        except OSError:
+        except OSError as error:
+            if "CERTIFICATE_VERIFY_FAILED" in str(error):
+                raise
             return await whole(in_the_clear(dict(command)))
 
     adapter.do_connect = connect
 
 
+def verify_nothing(context: ssl.SSLContext) -> None:
+    """Any certificate will do."""
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+
+
 @fault("any-certificate-is-accepted", "CLIENT-AMQPS-002")
 def _(module: Any, _: Any) -> None:
-    def alter(context: ssl.SSLContext) -> None:
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
+    verifying(module, verify_nothing)
 
-    verifying(module, alter)
+
+@fault("any-authority-is-accepted", "CLIENT-AMQPS-002")
+def _(module: Any, adapter: Any) -> None:
+    whole = adapter.do_connect
+
+    async def connect(command: Line) -> Any:
+        try:
+            return await whole(dict(command))
+        except OSError as error:
+            if "local issuer" not in str(error) and "self-signed" not in str(error):
+                raise
+            verifying(module, verify_nothing)
+            return await whole(command)
+
+    adapter.do_connect = connect
 
 
 @fault("a-certificate-of-any-name-is-accepted", "CLIENT-AMQPS-003")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.mutation.clients.detection import Twin, detect, twins, whole
+from plumbline.verdicts import Outcome
+from tests.mutation.clients.detection import Twin, detect, gated, twins, whole, whole_amqp
 
 pytestmark = pytest.mark.slow  # make test-all runs it
 
@@ -16,3 +17,8 @@ ONE_OF_EACH = {twin.breaks[0].rpartition("-")[0]: twin for twin in AMQP}
 def test_a_broken_client_is_red_at_the_requirement_it_breaks(twin: Twin) -> None:
     detection = detect(twin)
     assert not detection.missed, detection.evidence
+
+
+def test_the_library_without_a_fault_is_green() -> None:
+    found = {result.id: result.message for result in gated(whole_amqp()) if result.outcome is Outcome.FAILED}
+    assert found == {}

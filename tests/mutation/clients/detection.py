@@ -48,6 +48,11 @@ def whole() -> Twin:
     return Twin("", (), (sys.executable, "-m", "tests.mutation.clients"))
 
 
+def whole_amqp() -> Twin:
+    """aio-pika with what it fails by itself repaired, and no fault."""
+    return Twin("", (), broken_amqp_client.command(""))
+
+
 def twins() -> list[Twin]:
     """All of them: those for NATS, then those for AMQP."""
     nats = [Twin(one.name, (one.breaks,), (*whole().command, one.name)) for one in DEFECTS.values()]
@@ -70,7 +75,7 @@ def gated(twin: Twin, select: Sequence[str] = ()) -> tuple[CheckResult, ...]:
 
 
 def never_alone(detections: Iterable[Detection]) -> list[str]:
-    """What some of these break, and none of them without breaking something else; all scenarios were played."""
+    """What some of these break, and none of them alone; all scenarios were played."""
     known = list(detections)
     alone = {one.red[0] for one in known if len(one.red) == 1}
     return sorted({name for one in known for name in one.twin.breaks} - alone)

@@ -241,13 +241,14 @@ class Adapter:
                 say(event="ended", subscription=subscription, text="cancelled by the server")
 
     def returned(self, message: Any, publish: int | None = None) -> None:
-        returned = message.delivery
+        """What a callback is given has neither the code nor the text of the server."""
+        returned = getattr(message, "delivery", None)
+        why = {} if returned is None else {"code": returned.reply_code, "text": returned.reply_text}
         say(
             event="returned",
-            code=returned.reply_code,
-            text=returned.reply_text,
-            routing_key=returned.routing_key,
+            routing_key=(returned or message).routing_key,
             data=message.body.decode("latin-1"),
+            **why,
             **({} if publish is None else {"publish": publish}),
         )
 
