@@ -6,7 +6,16 @@ import pytest
 
 from plumbline.conformance.clients.gate import catalogue
 from plumbline.verdicts import Outcome
-from tests.mutation.clients.detection import Twin, detect, gated, musts_without_twin, twins, whole
+from tests.mutation.clients.detection import (
+    Detection,
+    Twin,
+    detect,
+    gated,
+    musts_without_twin,
+    never_alone,
+    twins,
+    whole,
+)
 
 pytestmark = pytest.mark.slow  # make test-all runs it
 
@@ -30,3 +39,11 @@ def test_every_must_of_client_libraries_has_a_defect() -> None:
 
 def test_a_defect_breaks_only_requirements_that_there_are() -> None:
     assert {name for twin in twins() for name in twin.breaks} <= set(catalogue().by_id)
+
+
+def test_a_requirement_without_a_client_of_its_own_is_named() -> None:
+    def seen(breaks: str, *red: str) -> Detection:
+        return Detection(Twin("name", (breaks,), ()), red, "")
+
+    assert never_alone([seen("A", "A", "B"), seen("A", "A"), seen("B", "A", "B"), seen("C", "B")]) == ["B", "C"]
+    assert never_alone([seen("A", "A", "B"), seen("B", "B")]) == ["A"]

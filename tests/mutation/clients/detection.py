@@ -77,7 +77,7 @@ def gated(twin: Twin, select: Sequence[str] = ()) -> tuple[CheckResult, ...]:
 def never_alone(detections: Iterable[Detection]) -> list[str]:
     """What some of these break, and none of them alone; all scenarios were played."""
     known = list(detections)
-    alone = {one.red[0] for one in known if len(one.red) == 1}
+    alone = {one.red[0] for one in known if len(one.red) == 1 and not one.missed}
     return sorted({name for one in known for name in one.twin.breaks} - alone)
 
 
