@@ -45,5 +45,6 @@ def test_a_requirement_without_a_client_of_its_own_is_named() -> None:
     def seen(breaks: str, *red: str) -> Detection:
         return Detection(Twin("name", (breaks,), ()), red, "")
 
-    assert never_alone([seen("A", "A", "B"), seen("A", "A"), seen("B", "A", "B"), seen("C", "B")]) == ["B", "C"]
+    found = [seen("A", "A", "B"), seen("A", "A"), seen("B", "A", "B"), seen("C", "B")]
+    assert never_alone(found) == ["B", "C"]
     assert never_alone([seen("A", "A", "B"), seen("B", "B")]) == ["A"]
