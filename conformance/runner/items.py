@@ -131,19 +131,24 @@ class CheckCollector:
 
 
 def in_order(items: Iterable[CheckItem]) -> list[CheckItem]:
-    """Those first that share what takes long, side by side; then what takes long; then all others.
+    """Those first that run alone; then those that share what takes long, side by side; then what takes long;
+    then all others.
 
-    Checks are begun in this order, so that no run ends with a long one.
+    Checks are begun in this order, so that no run ends with a long one, and none that runs alone waits for a
+    long one while all others wait for it.
     """
+    alone: list[CheckItem] = []
     groups: dict[str, list[CheckItem]] = {}
     long: list[CheckItem] = []
     others: list[CheckItem] = []
     for item in items:
-        if item.check.group:
+        if item.check.alone and not item.check.group:
+            alone.append(item)
+        elif item.check.group:
             groups.setdefault(item.check.group, []).append(item)
         else:
             (long if item.check.is_long else others).append(item)
-    return [*(item for group in groups.values() for item in group), *long, *others]
+    return [*alone, *(item for group in groups.values() for item in group), *long, *others]
 
 
 def is_check(subject: pytest.Item | pytest.TestReport | pytest.CollectReport) -> bool:

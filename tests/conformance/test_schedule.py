@@ -174,16 +174,18 @@ def test_workers_must_collect_the_same() -> None:
 class _Card:
     """What the order uses of an item."""
 
-    def __init__(self, name: str, group: str = "", *, is_long: bool = False) -> None:
+    def __init__(self, name: str, group: str = "", *, is_long: bool = False, alone: bool = False) -> None:
         self.name = name
         self.check = self
         self.group = group
         self.is_long = is_long
+        self.alone = alone
 
 
-def test_groups_come_first_then_what_takes_long() -> None:
+def test_what_runs_alone_comes_first_then_groups_and_then_what_takes_long() -> None:
     cards = [
         _Card("a"),
+        _Card("c", alone=True),
         _Card("r1", "restarts"),
         _Card("long", is_long=True),
         _Card("t1", "tls", is_long=True),
@@ -191,7 +193,7 @@ def test_groups_come_first_then_what_takes_long() -> None:
         _Card("r2", "restarts"),
     ]
     names = [card.name for card in in_order(cards)]  # type: ignore[arg-type]
-    assert names == ["r1", "r2", "t1", "long", "a", "b"]
+    assert names == ["c", "r1", "r2", "t1", "long", "a", "b"]
 
 
 def test_more_workers_run_where_the_network_takes_time(monkeypatch: pytest.MonkeyPatch) -> None:
