@@ -71,6 +71,17 @@ def change_command(adapter: Any, do: str, change: Change) -> None:
     setattr(adapter, name, act)
 
 
+def forgetting(adapter: Any, *known: Any) -> None:
+    """These collections are empty again when the adapter begins anew."""
+
+    def forget(command: Line) -> Line:
+        for collection in known:
+            collection.clear()
+        return command
+
+    change_command(adapter, "reset", forget)
+
+
 def hiding(event: str) -> Callable[[Any, Any], None]:
     """The library does not report this event."""
     return lambda module, _: change_lines(module, lambda line: None if line.get("event") == event else line)

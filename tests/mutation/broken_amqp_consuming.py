@@ -21,6 +21,7 @@ from tests.mutation.broken_amqp_client import (
     change_command,
     change_lines,
     fault,
+    forgetting,
     hiding,
 )
 
@@ -168,12 +169,8 @@ def hidden_if(when: Callable[[int], bool]) -> Callable[[Any, Any], None]:
             connections.append(command)
             return command
 
-        def forget(command: Line) -> Line:
-            connections.clear()
-            return command
-
         change_command(adapter, "connect", count)
-        change_command(adapter, "reset", forget)
+        forgetting(adapter, connections)
         original = adapter.message
 
         def message(came: Any) -> Line:
@@ -369,14 +366,10 @@ def _(_: Any, adapter: Any) -> None:
         selected.append(command)
         return command
 
-    def forget(command: Line) -> Line:
-        selected.clear()
-        return command
-
     change_command(adapter, "publish", lambda command: None if selected and published[1:] else command)
     published = published_in_transactions(adapter)
     change_command(adapter, "tx.select", select)
-    change_command(adapter, "reset", forget)
+    forgetting(adapter, selected)
 
 
 @fault("rollback-commits", "CLIENT-TX-002")

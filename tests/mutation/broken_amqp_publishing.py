@@ -11,7 +11,15 @@ import aio_pika
 from aiormq import spec
 from aiormq.exceptions import AMQPChannelError, AMQPConnectionError
 
-from tests.mutation.broken_amqp_client import Channel, Line, change_command, change_lines, fault, hiding
+from tests.mutation.broken_amqp_client import (
+    Channel,
+    Line,
+    change_command,
+    change_lines,
+    fault,
+    forgetting,
+    hiding,
+)
 
 LONG_S = 1.0
 
@@ -160,7 +168,7 @@ def _(_: Any, __: Any) -> None:
 
 
 @fault("settled-is-reported-again", "CLIENT-CONFIRM-008")
-def _(module: Any, _: Any) -> None:
+def _(module: Any, adapter: Any) -> None:
     """What was refused is reported as confirmed at the next ack with multiple."""
     refused: set[int] = set()
 
@@ -173,6 +181,7 @@ def _(module: Any, _: Any) -> None:
                 module.say(event="confirmed", publish=number, ack=True)
         return [(tag, frame) for tag in tags]
 
+    forgetting(adapter, refused)
     confirming(change)
 
 
@@ -286,14 +295,9 @@ def _(_: Any, adapter: Any) -> None:
         before.append(len(published))
         return command
 
-    def forget(command: Line) -> Line:
-        published.clear()
-        before.clear()
-        return command
-
     change_command(adapter, "publish", publish)
     change_command(adapter, "confirm", confirm)
-    change_command(adapter, "reset", forget)
+    forgetting(adapter, published, before)
 
     async def on_confirm_frame(channel: Any, frame: Any) -> None:
         if before and before[0]:
@@ -313,7 +317,7 @@ def _(module: Any, adapter: Any) -> None:
 
 
 @fault("what-follows-a-return-is-returned-too", "CLIENT-RETURN-001")
-def _(module: Any, _: Any) -> None:
+def _(module: Any, adapter: Any) -> None:
     returned: list[Line] = []
     say = module.say
 
@@ -324,6 +328,7 @@ def _(module: Any, _: Any) -> None:
             say(**{**returned[0], "publish": line["publish"], "data": f"message-{line['publish']}"})
         return line
 
+    forgetting(adapter, returned)
     change_lines(module, change)
 
 
@@ -335,7 +340,7 @@ def _(module: Any, adapter: Any) -> None:
 
 
 @fault("confirm-of-a-return-is-that-of-the-next-publish", "CLIENT-RETURN-003")
-def _(module: Any, _: Any) -> None:
+def _(module: Any, adapter: Any) -> None:
     """As rabbitpy 3.0.2, but every fourth message that comes back is taken for confirmed."""
     taken: set[int] = set()
 
@@ -346,6 +351,7 @@ def _(module: Any, _: Any) -> None:
             return None
         return {**line, "ack": True} if line.get("event") == "confirmed" and publish in taken else line
 
+    forgetting(adapter, taken)
     change_lines(module, change)
 
 

@@ -11,7 +11,7 @@ from aio_pika.robust_queue import RobustQueue
 from aiormq.abc import ChannelFrame
 
 from plumbline.wire.amqp import Method
-from tests.mutation.broken_amqp_client import Channel, Line, change_command, change_lines, fault
+from tests.mutation.broken_amqp_client import Channel, Line, change_command, change_lines, fault, forgetting
 from tests.mutation.broken_amqp_consuming import settling_old_by_tag
 
 Connection: Any = aiormq.connection.Connection  # Any, since its methods are replaced
@@ -234,12 +234,8 @@ def closed_channels(module: Any, adapter: Any) -> list[Line]:
             closed.append(line)
         return line
 
-    def forget(command: Line) -> Line:
-        closed.clear()
-        return command
-
     change_lines(module, change)
-    change_command(adapter, "reset", forget)
+    forgetting(adapter, closed)
     return closed
 
 
