@@ -31,8 +31,8 @@ from plumbline.wire.nats import (
 from plumbline.wire.nats.jetstream import API_PREFIX
 
 SPEAK_FIRST_S = 1.5  # how long a NATS server may take to send INFO (it speaks first)
-ANSWER_S = 1.0
-PROBE_S = 3.0  # all of a probe: what answers every second byte in time is no target either
+ANSWER_S = 2.0  # also on a machine that does much else
+PROBE_S = 5.0  # all of a probe: what answers every second byte in time is no target either
 ROUND_TRIPS_S = 1.0  # of a slow target fewer round trips are measured
 
 FEATURES = ("headers", "jetstream", "auth_required", "tls_required", "tls_available", "nonce")
