@@ -131,8 +131,8 @@ class CheckCollector:
 
 
 def in_order(items: Iterable[CheckItem]) -> list[CheckItem]:
-    """Those first that run alone; then those that share what takes long, side by side; then what takes long;
-    then all others.
+    """Those first that share what takes long, side by side; then what takes long; then all others; then those
+    that run alone.
 
     Checks are begun in this order, so that no run ends with a long one, and none that runs alone waits for a
     long one while all others wait for it.
@@ -148,7 +148,7 @@ def in_order(items: Iterable[CheckItem]) -> list[CheckItem]:
             groups.setdefault(item.check.group, []).append(item)
         else:
             (long if item.check.is_long else others).append(item)
-    return [*alone, *(item for group in groups.values() for item in group), *long, *others]
+    return [*(item for group in groups.values() for item in group), *long, *others, *alone]
 
 
 def is_check(subject: pytest.Item | pytest.TestReport | pytest.CollectReport) -> bool:

@@ -182,7 +182,7 @@ class _Card:
         self.alone = alone
 
 
-def test_what_runs_alone_comes_first_then_groups_and_then_what_takes_long() -> None:
+def test_groups_come_first_then_what_takes_long_and_last_what_runs_alone() -> None:
     cards = [
         _Card("a"),
         _Card("c", alone=True),
@@ -193,7 +193,7 @@ def test_what_runs_alone_comes_first_then_groups_and_then_what_takes_long() -> N
         _Card("r2", "restarts"),
     ]
     names = [card.name for card in in_order(cards)]  # type: ignore[arg-type]
-    assert names == ["c", "r1", "r2", "t1", "long", "a", "b"]
+    assert names == ["r1", "r2", "t1", "long", "a", "b", "c"]
 
 
 def test_more_workers_run_where_the_network_takes_time(monkeypatch: pytest.MonkeyPatch) -> None:
