@@ -12,13 +12,15 @@ from msgspec.structs import replace
 
 from plumbline.reports import diagram
 from plumbline.reports.files import ReportFile
-from plumbline.reports.html.view import CheckCard, page
+from plumbline.reports.html.view import CARDS, CheckCard, page
 from plumbline.reports.manual_script import ManualScript, manual_script
 from plumbline.reports.markup import asset, environment, policy, style_of
 from plumbline.verdicts import Event, RunFinished, RunResult
 
 EVIDENCE_BYTES = 5_000_000  # of markup; once the cards hold that much, later ones stay without evidence
 SITE_EVIDENCE_BYTES = 300_000  # the same where there are many reports
+SITE_CARDS = 100
+SITE_LISTED = ("passed", "waived", "unsupported")  # there: a link to the page that has their sentence
 
 
 class HtmlReport:
@@ -34,9 +36,9 @@ class HtmlReport:
 
 def render(result: RunResult, requirement_pages: str = "") -> bytes:
     """The whole page. ``requirement_pages``: the folder, relative to it, with a page for each requirement.
-    Then the page is one of many: what passed is a line with a link, and there is less evidence."""
+    Then the page is one of many: what is ``SITE_LISTED`` is a link, and there is less evidence."""
     templates = environment()
-    view = page(result)
+    view = page(result, SITE_CARDS if requirement_pages else CARDS)
     draw = templates.get_template("card.html.j2").render
     spent, most = 0, SITE_EVIDENCE_BYTES if requirement_pages else EVIDENCE_BYTES
     drawn: dict[str, Markup] = {}
@@ -49,6 +51,7 @@ def render(result: RunResult, requirement_pages: str = "") -> bytes:
         page=view,
         cards=drawn,
         requirement_pages=requirement_pages,
+        listed=SITE_LISTED,
         style=style,
         script=script,
         policy=policy(style, script),

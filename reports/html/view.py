@@ -189,10 +189,10 @@ def slug(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9._-]+", "-", text[:MAX_ID_LENGTH])
 
 
-def page(result: RunResult) -> ReportPage:
+def page(result: RunResult, most_cards: int = CARDS) -> ReportPage:
     """The page for ``result``."""
     chosen = _card_checks(result)
-    anchors = _anchors([check.id for _, _, checks in chosen for check in checks][:CARDS], "check")
+    anchors = _anchors([check.id for _, _, checks in chosen for check in checks][:most_cards], "check")
     rows = _rows(result, anchors)
     return ReportPage(
         result=result,

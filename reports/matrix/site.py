@@ -302,7 +302,7 @@ def _for_machines(
             for one in unstable
         ],
     }
-    return msgspec.json.format(msgspec.json.encode(result_json.escape_surrogates(content)), indent=2) + b"\n"
+    return msgspec.json.encode(result_json.escape_surrogates(content)) + b"\n"
 
 
 def _target(row: TargetRow) -> dict[str, Any]:
