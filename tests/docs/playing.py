@@ -6,7 +6,6 @@ import os
 import queue
 import re
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -14,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from plumbline.servers.ports import free_ports
 from tests.docs.pages import ROOT, RUN, Block, Page
 
 HANGS_AFTER_S = 300.0
@@ -81,7 +81,8 @@ def play(page: Page, folder: Path) -> None:
     for name in LINKED:
         if (ROOT / name).is_dir():
             (work / name).symlink_to(ROOT / name)
-    with _free_ports(page) as ports, _backgrounds() as running:
+    ports = _ports_of(page)
+    with _backgrounds() as running:
         for block in page.blocks:
             where = f"{page.name}:{block.line}"
             if "not-run" in block.marks:
@@ -152,15 +153,10 @@ def _with_ports(text: str, ports: dict[str, int]) -> str:
     return PORTS.sub(lambda found: str(ports.get(found[0], found[0])), text)
 
 
-@contextmanager
-def _free_ports(page: Page) -> Iterator[dict[str, int]]:
+def _ports_of(page: Page) -> dict[str, int]:
     """A free port for each that the page names."""
-    named = {port for block in page.blocks for port in PORTS.findall(block.text)}
-    sockets = {port: socket.create_server(("127.0.0.1", 0)) for port in sorted(named)}
-    ports = {port: held.getsockname()[1] for port, held in sockets.items()}
-    for held in sockets.values():
-        held.close()
-    yield ports
+    named = sorted({port for block in page.blocks for port in PORTS.findall(block.text)})
+    return dict(zip(named, free_ports(len(named)), strict=True))
 
 
 @contextmanager

@@ -8,7 +8,6 @@ import pickle
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
@@ -18,6 +17,7 @@ from plumbline.captures.files import CaptureSource, read
 from plumbline.captures.judging import CaptureJudge
 from plumbline.captures.reader import CaptureError, Packet
 from plumbline.captures.segments import segment
+from plumbline.errors import UNDECODABLE
 from plumbline.monitors import Place, Violation
 from plumbline.monitors.nats.facts import PullRequested
 from plumbline.pipeline.input.bundles import bundles
@@ -271,7 +271,7 @@ def test_only_what_the_run_has_written_is_unpickled(tmp_path: Path, monkeypatch:
         for key in (KEY, b""):
             with pytest.raises(StateError):
                 restored(data, key)
-        with pytest.raises(msgspec.DecodeError):
+        with pytest.raises(UNDECODABLE):
             unpacked(data, Decoder(list[str]))
     assert not (tmp_path / HARM).exists()
     assert restored(signed, KEY) == [1]
