@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from plumbline.conformance.clients.nats.scene import CONSUMER, STREAM, NatsScene
 from plumbline.conformance.clients.scenario import scenario
+from plumbline.conformance.outcomes import Failed
 from plumbline.wire.units import SECOND
 
 HEARTBEATS_MISSED_S = 5.0  # of one each second: twice that, and 3 s for a busy machine
@@ -19,15 +20,18 @@ def missed_heartbeats_are_told(scene: NatsScene) -> None:
     scene.broker.set_faults("drop HMSG on downstream")
     _consume(scene, "m1", expires_ms=30_000, heartbeat_ms=1000)
     scene.await_events(lambda: scene.messages("a"))
+    delivered = next(iter(scene.deliveries()), None)
+    if delivered is None:
+        raise Failed("nothing is asked for", expected="a request, and a message", actual="no message")
     scene.await_events(lambda: scene.events_named("error", "ended"), HEARTBEATS_MISSED_S)
-    latest = scene.deliveries()[0].at + HEARTBEATS_MISSED_S * SECOND
+    latest = delivered.at + HEARTBEATS_MISSED_S * SECOND
     events = zip(scene.client.events, scene.client.event_times, strict=True)
     scene.require(
         any(event.event in ("error", "ended") and at <= latest for event, at in events),
         "missed heartbeats are not noticed",
         expected=f"an error within {HEARTBEATS_MISSED_S:.0f} s",
         actual="nothing",
-        at=scene.deliveries()[0],
+        at=delivered,
     )
 
 

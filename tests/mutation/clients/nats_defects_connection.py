@@ -35,7 +35,7 @@ class _EndNoted:
     summary="an idle connection that its only server closes without -ERR is made again by the next publish",
 )
 def _(client: Client, js: JetStream) -> None:
-    read_all, refused, keep = client.read_all, client.refused, client.keep
+    read_all, refused, keep, close = client.read_all, client.refused, client.keep, client.close
     is_needed = threading.Event()
 
     def note_error(message: str) -> None:
@@ -46,17 +46,21 @@ def _(client: Client, js: JetStream) -> None:
         is_needed.set()
         keep(operations)
 
+    def close_and_end() -> None:
+        is_needed.set()
+        close()
+
     def read_and_note(link: Any) -> None:
         noted: Any = _EndNoted(link)
         read_all(noted)
         if noted.closed and not (client.subscriptions or client.ping_s or client.servers[1:]):
             with client.lock:
                 client.is_down = True
-            while not (is_needed.wait(0.05) or client.is_lost):
-                pass
+            is_needed.wait()
 
     replace(client, "refused", note_error)
     replace(client, "keep", keep_and_connect)
+    replace(client, "close", close_and_end)
     replace(client, "read_all", read_and_note)
 
 

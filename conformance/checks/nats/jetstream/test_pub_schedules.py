@@ -130,7 +130,10 @@ class Scheduling:
         """What the schedule with this sequence, the last of the stream, has published; None if it is gone."""
         deadline = time.monotonic() + LATE_S + self.session.target.slack_s
         while True:
-            last = self.session.stage.stream_info(self.stream)["state"]["last_seq"]
+            state = self.session.stage.stream_info(self.stream).get("state")
+            last = state.get("last_seq") if isinstance(state, dict) else None
+            if not isinstance(last, int):
+                raise Untestable("STREAM.INFO has no last_seq", actual=str(state))
             if found := self.messages(f"{name}.out"):
                 return found[0]
             if last > seq:
