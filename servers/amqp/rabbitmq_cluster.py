@@ -25,6 +25,8 @@ cluster_formation.discovery_retry_interval = 1000
 class ClusterNode(RabbitMQ):
     """One node. ``has_port_mapper``: it starts the one of the cluster."""
 
+    log_level = "info"  # its log shows which nodes it has met
+
     def __init__(self, binary: Path | str, *, has_port_mapper: bool) -> None:
         super().__init__(binary)
         self.has_port_mapper = has_port_mapper
