@@ -88,6 +88,7 @@ class Adapter:
             case "publish":
                 client.publish(command["subject"], data, headers, command.get("reply", ""))
                 if command.get("flush"):
+                    client.flush_within_s = timeout
                     client.flush()
             case "request":
                 return {"message": self.handed(client.request(command["subject"], data, headers, timeout))}

@@ -42,6 +42,7 @@ from tests.mutation.clients.nats_tls import EncryptedSocket
 NS = 1_000_000_000
 BUFFER_BYTES = 8 * 1024 * 1024  # of publishes without a connection, unless the user sets a limit
 CONNECT_WITHIN_S = 5.0
+FLUSH_WITHIN_S = 10.0  # unless the command has less
 Came = Msg | HMsg
 Link = socket.socket | EncryptedSocket
 
@@ -102,6 +103,7 @@ class Client:
         self.subscriptions: dict[int, Subscription] = {}
         self.waiting: dict[str, queue.SimpleQueue[Came]] = {}
         self.pongs = threading.Semaphore(0)
+        self.flush_within_s = FLUSH_WITHIN_S
         self.own_pings: deque[bool] = deque()  # of each PING without PONG: whether no flush waits for it
         self.lock = threading.RLock()
         self.sids = itertools.count(1)
@@ -191,12 +193,12 @@ class Client:
     def flush(self) -> None:
         """Once the server has read all that was sent."""
         with self.lock:
+            self.own_pings.append(False)  # first: its PONG may come before ``send`` has returned
             self.send(Ping.make())
-            self.own_pings.append(False)
         self.await_pong()
 
     def await_pong(self) -> None:
-        if not self.pongs.acquire(timeout=4):
+        if not self.pongs.acquire(timeout=self.flush_within_s):
             raise LibraryError("no PONG")
 
     def close(self) -> None:
@@ -287,8 +289,8 @@ class Client:
                 operations += self.subscribe_again(sid, subscription)
             operations += self.buffer
             self.buffer = []
+            self.own_pings.appendleft(True)  # of the greeting, before one that has waited
             link.sendall(b"".join(operation.raw for operation in operations))
-            self.own_pings.append(True)
             self.socket = link
             self.is_down = False
             self.reconnected += 1
@@ -395,6 +397,14 @@ class Client:
         else:
             self.forget(sid)
         self.send(Unsub.make(sid, most or None))
+
+    def unsubscribe_later(self, *sids: int) -> None:
+        """Once what is on its way has been handed over."""
+        for sid in sids:
+            self.send(Unsub.make(sid))
+        self.flush()
+        for sid in sids:
+            self.forget(sid)
 
     def forget(self, sid: int) -> None:
         self.subscriptions.pop(sid, None)

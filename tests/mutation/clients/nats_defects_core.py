@@ -201,7 +201,7 @@ def _(client: Client, js: JetStream) -> None:
 )
 def _(client: Client, js: JetStream) -> None:
     def await_pong() -> None:
-        client.pongs.acquire(timeout=4)
+        client.pongs.acquire(timeout=client.flush_within_s)
 
     replace(client, "await_pong", await_pong)
 

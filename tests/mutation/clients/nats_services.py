@@ -176,8 +176,7 @@ class Service:
     def stop(self) -> None:
         for endpoint in self.endpoints:
             endpoint.is_stopped = True
-        for sid in (*self.sids, *(endpoint.sid for endpoint in self.endpoints)):
-            self.client.unsubscribe(sid)
+        self.client.unsubscribe_later(*self.sids, *(endpoint.sid for endpoint in self.endpoints))
 
     def reset(self) -> None:
         for endpoint in self.endpoints:
