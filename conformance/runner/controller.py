@@ -280,6 +280,8 @@ class Controller:
             return f"{lost} Running then: {during}." if during else lost, []
         notes = UnansweredApis(access.shared).all_given_up()
         notes += UnansweringServers(access.shared).all_given_up()
+        if access.running.program:
+            return "", notes  # a server that Plumbline started ends now, with all that is on it
         until = time.monotonic() + SWEEP_S
         if self._limit is not None:
             until = min(until, self._limit.deletion_ends_at)
