@@ -34,6 +34,7 @@ def garagemq_server() -> ServerBinary | MissingServer:
 class GarageMQ(ServerProcess):
     """One broker. ``url`` while it runs: ``amqp://guest:guest@127.0.0.1:PORT/%2f``."""
 
+    stopped_within_s = 25.0  # it waits ten seconds for a client that does not answer its connection.close
     attempts = 3  # it cannot choose its own ports, and another may take them first
     fresh = True
 
