@@ -193,9 +193,7 @@ def test_queue_expires_after_its_last_consumer(session: AmqpSession) -> None:
     """A queue with x-expires is deleted so long after its consumer is cancelled, or loses its connection."""
     client = session.connect()
     client.call("confirm.select")
-    session.stage.queue(
-        "LASTING", arguments={"x-expires": 60_000}
-    )  # where this is refused, nothing is judged
+    session.stage.queue("LASTING", arguments={"x-expires": LONG_MS})  # unsupported if refused
     left = {name: session.name(name) for name in ("CANCELLED", "LOST")}
     leavers = {name: session.connect(f"consumer of {name}") for name in left}
     for name, queue in left.items():
