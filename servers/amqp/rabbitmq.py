@@ -141,14 +141,18 @@ class RabbitMQ(ServerProcess):
             file.write_text(f"plumbline{secrets.token_hex(4)}@localhost")
         return file.read_text()
 
+    def _plugins(self) -> Sequence[str]:
+        """What is enabled."""
+        return self._settings.plugins if self._settings is not None else ()
+
     def _environment(self) -> Mapping[str, str]:
         folder = self._folder
         port, distribution, epmd = self._ports
         kept = {name: value for name, value in os.environ.items() if not name.startswith("RABBITMQ_")}
         enabled = Path(folder, "enabled_plugins")
-        plugins = self._settings.plugins if self._settings is not None else ()
+        plugins = self._plugins()
         enabled.write_text(f"[{','.join(plugins)}].\n")
-        # A file that somebody else wrote may need any plugin, or keys of one.
+        # A file that somebody else wrote may have keys of any plugin.
         is_ours = self._settings is not None or not Path(folder, "rabbitmq.conf").exists()
         if is_ours and not plugins and (schema := schema_of(self.binary)) is not None:
             kept["RABBITMQ_PLUGINS_DIR"] = str(_only(schema, folder / "plugins"))

@@ -9,7 +9,7 @@ import argparse
 import json
 import sys
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -112,11 +112,8 @@ def _rabbitmq(_: str, config: dict[str, Any], folder: Path) -> Iterator[str]:
 class _RabbitMQ(RabbitMQ):
     """With the plugin for EXTERNAL."""
 
-    def _environment(self) -> Mapping[str, str]:
-        environment = super()._environment()
-        plugins = Path(environment["RABBITMQ_ENABLED_PLUGINS_FILE"])
-        plugins.write_text("[rabbitmq_auth_mechanism_ssl].\n")
-        return environment
+    def _plugins(self) -> Sequence[str]:
+        return ("rabbitmq_auth_mechanism_ssl",)
 
 
 Start = Callable[[str, dict[str, Any], Path], AbstractContextManager[str]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import http.client
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +18,13 @@ class ManagedRabbitMQ(RabbitMQ):
 
     management = 0
 
+    def _plugins(self) -> Sequence[str]:
+        return ("rabbitmq_management",)
+
     def _environment(self) -> Mapping[str, str]:
         found = super()._environment()
         if not self.management:
             (self.management,) = free_ports(1)
-        Path(found["RABBITMQ_ENABLED_PLUGINS_FILE"]).write_text("[rabbitmq_management].\n")
         listener = f"management.tcp.ip = 127.0.0.1\nmanagement.tcp.port = {self.management}\n"
         Path(found["RABBITMQ_CONFIG_FILE"] + ".conf").write_text(listener)
         return found
