@@ -280,8 +280,6 @@ class Controller:
             return f"{lost} Running then: {during}." if during else lost, []
         notes = UnansweredApis(access.shared).all_given_up()
         notes += UnansweringServers(access.shared).all_given_up()
-        if access.running.program:
-            return "", notes  # a server that Plumbline started ends now, with all that is on it
         until = time.monotonic() + SWEEP_S
         if self._limit is not None:
             until = min(until, self._limit.deletion_ends_at)
@@ -290,9 +288,10 @@ class Controller:
             while sweep(access, until) and self._is_cut_off:
                 pass
         except CheckEnded as error:
-            notes.append(
-                f"objects with the prefix {access.prefix} may be left on the target: {error.message}"
-            )
+            if not access.running.program:  # a server that Plumbline started ends now, with all that is on it
+                notes.append(
+                    f"objects with the prefix {access.prefix} may be left on the target: {error.message}"
+                )
         return "", notes
 
     @property

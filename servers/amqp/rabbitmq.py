@@ -152,9 +152,7 @@ class RabbitMQ(ServerProcess):
         enabled = Path(folder, "enabled_plugins")
         plugins = self._plugins()
         enabled.write_text(f"[{','.join(plugins)}].\n")
-        # A file that somebody else wrote may have keys of any plugin.
-        is_ours = self._settings is not None or not Path(folder, "rabbitmq.conf").exists()
-        if is_ours and not plugins and (schema := schema_of(self.binary)) is not None:
+        if not plugins and (schema := schema_of(self.binary)) is not None:
             kept["RABBITMQ_PLUGINS_DIR"] = str(_only(schema, folder / "plugins"))
         arguments = "-kernel inet_dist_use_interface {127,0,0,1}"
         if self._settings is not None:

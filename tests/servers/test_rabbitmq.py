@@ -45,11 +45,3 @@ def test_a_node_that_needs_a_plugin_has_all(unpacked: Path) -> None:
     node.configure(EXTERNAL)
     with pytest.raises(NotReady, match=r"given:$"):
         node.start()
-
-
-def test_a_node_with_a_configuration_of_its_own_has_all(unpacked: Path, tmp_path: Path) -> None:
-    data = tmp_path / "data"
-    data.mkdir()
-    (data / "rabbitmq.conf").write_text("auth_mechanisms.1 = EXTERNAL\n")
-    with pytest.raises(NotReady, match=r"given:$"):
-        RabbitMQ(unpacked, data).start()

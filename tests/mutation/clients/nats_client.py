@@ -399,7 +399,7 @@ class Client:
         self.send(Unsub.make(sid, most or None))
 
     def unsubscribe_later(self, *sids: int) -> None:
-        """Once what is on its way has been handed over."""
+        """Once what is on its way has been handed over. A defect of ``drain`` is none of this."""
         for sid in sids:
             self.send(Unsub.make(sid))
         self.flush()
