@@ -211,6 +211,23 @@ def what_was_got_waits_in_the_queue(broker: Broker) -> None:
     replace(broker.deliveries, "deliver_ready_all", deliver_ready_all)
 
 
+@defect("AMQP-REQUEUE-004")
+def what_was_got_comes_as_new(broker: Broker) -> None:
+    """What a channel took with basic.get comes without redelivered once the channel has ended."""
+    leaving = _while_leaving(broker)
+    original = broker.deliveries.requeue
+
+    def requeue(deliveries: Iterable[UnackedDelivery], now: int) -> set[Queue]:
+        requeued = list(deliveries)
+        queues = original(requeued, now)
+        for delivery in requeued:
+            if leaving[0] and delivery.consumer is None:
+                delivery.entry.redelivered = False
+        return queues
+
+    replace(broker.deliveries, "requeue", requeue)
+
+
 def _unused_at_once(broker: Broker, is_meant: Callable[[], bool]) -> None:
     original = broker.topology.consumer_gone
 
