@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from random import Random
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from plumbline.bounds import ACCOUNT_HOPS, ACCOUNT_REPLIES
 from plumbline.reference_broker.nats.assembly import build
@@ -27,6 +27,7 @@ from plumbline.wire.nats.subjects import covers
 
 REPLY = b"_R_."  # begins the subject on which an exported service answers
 _STAR = "*"
+WILDCARDS = (_STAR, ">")
 _NUMBERED = re.compile(r"\$[1-9]")
 
 
@@ -43,10 +44,11 @@ class AccountsCore:
                 self.accounts[account.name] = _account_broker(lobby, account, random, defects)
         if not any(account.name == ACCOUNT for account in config.accounts):
             lobby.service = None  # with accounts, the global one has no JetStream of its own
-        links = Links(self.accounts, config)
+        self.links = Links(self.accounts, config)
+        for change in lobby.changes_of_links:
+            change(self.links)
         for broker in self.accounts.values():
             broker.router.forget_routes()
-        self.links = links
 
     # shell.Core
 
@@ -152,11 +154,23 @@ def _account_broker(lobby: Broker, account: Account, random: Random, defects: It
 
 
 class Route:
-    """An import, seen from the account whose clients publish: where a subject leads, and under which name."""
+    """An import, seen from the account whose clients publish: where a subject leads, and under which name.
 
-    def __init__(self, target: str, source: str, to: str) -> None:
+    ``is_single``: a request has one answer.
+    """
+
+    def __init__(self, target: str, source: str, to: str, *, is_single: bool = False) -> None:
         self.target = target  # the account
         self.translate = mapping(*_numbered(source, to))
+        self.is_single = is_single
+
+
+class Asked(Struct, frozen=True):
+    """A request that is under way: whose, and where the answers go."""
+
+    asker: Broker
+    reply: bytes
+    is_single: bool
 
 
 class Links:
@@ -164,7 +178,7 @@ class Links:
 
     def __init__(self, accounts: Mapping[str, Broker], config: Config) -> None:
         self.accounts = accounts
-        self.replies: dict[bytes, tuple[Broker, bytes]] = {}
+        self.replies: dict[bytes, Asked] = {}  # by their subject in the exporting account
         self.services: dict[str, list[Route]] = {name: [] for name in accounts}
         self.streams: dict[str, list[Route]] = {name: [] for name in accounts}
         self._choose = next(iter(accounts.values())).choose
@@ -172,7 +186,9 @@ class Links:
         for account in config.accounts:
             for one in account.imports:
                 if one.kind == "service":
-                    self.services[account.name].append(Route(one.account, one.to, one.subject))
+                    is_single = _is_single(config, one)
+                    route = Route(one.account, one.to, one.subject, is_single=is_single)
+                    self.services[account.name].append(route)
                 else:
                     self.streams[one.account].append(Route(account.name, one.subject, one.to))
         if any(account.imports for account in config.accounts):
@@ -194,7 +210,7 @@ class Links:
 
         def has_interest_somewhere(subject: bytes) -> bool:
             if (asked := self.replies.get(subject)) is not None:
-                return asked[0].has_interest(asked[1])
+                return asked.asker.has_interest(asked.reply)
             return has_interest(subject)
 
         vars(broker)["deliver"] = deliver_everywhere
@@ -213,18 +229,20 @@ class Links:
             there = route.translate(subject)
             if there is None or self._hops >= ACCOUNT_HOPS:
                 continue
-            inbox = None if reply is None else self._inbox(self.accounts[account], reply)
+            inbox = None
+            if reply is not None:
+                inbox = self.inbox(Asked(self.accounts[account], reply, route.is_single))
             self._hops += 1
             taken |= _publish(self.accounts[route.target], there, inbox, block, payload, now)
             self._hops -= 1
         return taken
 
-    def _inbox(self, asker: Broker, reply: bytes) -> bytes:
+    def inbox(self, asked: Asked) -> bytes:
         """A subject in the exporting account that leads back."""
         if len(self.replies) >= ACCOUNT_REPLIES:
             del self.replies[next(iter(self.replies))]
         inbox = REPLY + b"".join(b"%c" % (97 + self._choose(26)) for _ in range(14))
-        self.replies[inbox] = asker, reply
+        self.replies[inbox] = asked
         return inbox
 
     def answer(self, inbox: bytes, subject: bytes, reply: bytes | None, block: bytes, payload: bytes) -> int:
@@ -232,8 +250,10 @@ class Links:
         asked = self.replies.get(inbox)
         if asked is None:
             return 0
-        broker, target = asked
-        return broker.deliver(target, target if subject == inbox else subject, reply, block, payload)
+        if asked.is_single:
+            del self.replies[inbox]
+        target = asked.reply
+        return asked.asker.deliver(target, target if subject == inbox else subject, reply, block, payload)
 
     def forward(self, account: str, subject: bytes, reply: bytes | None, block: bytes, payload: bytes) -> int:
         """A message of an exported stream to the accounts that import it; how many got it."""
@@ -328,6 +348,23 @@ def import_problem(accounts: Sequence[Account]) -> str:
     return ""
 
 
+def _is_single(config: Config, wanted: Import) -> bool:
+    """Whether the narrowest export of the service gives one answer to a request."""
+    exporting = next((one for one in config.accounts if one.name == wanted.account), None)
+    exports = [one for one in (exporting.exports if exporting else ()) if _matches(one, wanted)]
+    return bool(exports) and max(exports, key=_narrowness).response_type == "singleton"
+
+
+def _narrowness(export: Export) -> tuple[int, int]:
+    """More for fewer subjects."""
+    tokens = export.subject.split(".")
+    return len(tokens), sum(token not in WILDCARDS for token in tokens)
+
+
 def _grants(export: Export, wanted: Import, account: str) -> bool:
     is_for = export.accounts is None or account in export.accounts
-    return is_for and export.kind == wanted.kind and covers(export.subject.encode(), wanted.subject.encode())
+    return is_for and _matches(export, wanted)
+
+
+def _matches(export: Export, wanted: Import) -> bool:
+    return export.kind == wanted.kind and covers(export.subject.encode(), wanted.subject.encode())

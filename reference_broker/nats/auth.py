@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from plumbline.reference_broker.nats.config import NS, Account, Authorization, Permission, Permissions, User
 from plumbline.reference_broker.nats.nkeys import decode_signature, public_key, verify
@@ -133,8 +133,8 @@ class ConnectionPermissions:
     def __init__(self, permissions: Permissions) -> None:
         self.permissions = permissions
         self.responses = permissions.allow_responses
-        self._replies: dict[bytes, tuple[int, int]] = {}  # how often, and until when, by reply subject
-        self.publish = SubjectPermissions(permissions.publish)
+        self.replies: dict[bytes, tuple[int, int]] = {}  # how often, and until when, by reply subject
+        self.publish = SubjectPermissions(_publishing(permissions))
         self.subscribe = SubjectPermissions(permissions.subscribe)
         self._publish_known: dict[bytes, bool] = {}
         self._deny_known: dict[tuple[bytes, bytes | None], bool] = {}
@@ -150,18 +150,18 @@ class ConnectionPermissions:
         """A message with ``reply`` was delivered. docs.nats.io, "Allow Responses"."""
         if self.responses is None:
             return
-        if len(self._replies) >= REMEMBERED:
-            del self._replies[next(iter(self._replies))]
+        if len(self.replies) >= REMEMBERED:
+            del self.replies[next(iter(self.replies))]
         ends = round(self.responses.expires * NS)
-        self._replies[reply] = (self.responses.max_msgs, now + ends if ends >= 0 else 0)
+        self.replies[reply] = (self.responses.max_msgs, now + ends if ends >= 0 else 0)
 
     def may_respond(self, subject: bytes, now: int) -> bool:
         """Whether it is the answer to what was delivered; counts it."""
-        left, ends = self._replies.get(subject, (0, 0))
+        left, ends = self.replies.get(subject, (0, 0))
         if left == 0 or (ends and now > ends):
-            self._replies.pop(subject, None)
+            self.replies.pop(subject, None)
             return False
-        self._replies[subject] = (left - 1 if left > 0 else left, ends)
+        self.replies[subject] = (left - 1 if left > 0 else left, ends)
         return True
 
     def may_subscribe(self, subject: bytes, queue: bytes | None) -> bool:
@@ -178,6 +178,13 @@ class ConnectionPermissions:
             known = not self.subscribe.denies(subject, queue)
             _remember(self._deny_known, (subject, queue), known)
         return known
+
+
+def _publishing(permissions: Permissions) -> Permission:
+    """Who may answer may publish nothing else that is not allowed by name."""
+    if permissions.allow_responses is None or permissions.publish.allow is not None:
+        return permissions.publish
+    return structs.replace(permissions.publish, allow=())
 
 
 class SubjectPermissions:

@@ -89,11 +89,15 @@ class AccountLimits(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Export(Struct, frozen=True, forbid_unknown_fields=True):
-    """Subjects that other accounts may import; ``accounts`` of None are all."""
+    """Subjects that other accounts may import; ``accounts`` of None are all.
+
+    ``response_type``: of a service, whether a request has one answer or any number.
+    """
 
     kind: Literal["stream", "service"]
     subject: str
     accounts: tuple[str, ...] | None = None
+    response_type: Literal["singleton", "stream"] = "singleton"
 
 
 class Import(Struct, frozen=True, forbid_unknown_fields=True):

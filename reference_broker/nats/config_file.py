@@ -13,7 +13,7 @@ import msgspec
 
 from plumbline.errors import UNDECODABLE
 from plumbline.reference_broker.nats.auth import secret_problem
-from plumbline.reference_broker.nats.config import Config, ConfigError
+from plumbline.reference_broker.nats.config import Config, ConfigError, ResponsePermission
 from plumbline.reference_broker.nats.levels import parse_level
 from plumbline.reference_broker.nats.nkeys import public_key
 from plumbline.untrusted import read_file
@@ -44,7 +44,7 @@ _IGNORED = {
     "ports_file_dir",
 }  # not on the wire
 ANY_PORT = -1  # nats-server's way to say "a free one"
-_DURATIONS = {"ping_interval", "write_deadline", "timeout", "sync_interval"}
+_DURATIONS = {"ping_interval", "expires", "write_deadline", "timeout", "sync_interval"}
 _SYNC_WORDS = ("always", "never")  # of sync_interval; the types refuse them elsewhere
 
 
@@ -90,6 +90,7 @@ def convert(*sources: Mapping[str, Any]) -> Config:
     known["jetstream"] = _jetstream(known.get("jetstream"), store_dir, known.pop("fsync", None))
     if isinstance(known.get("authorization"), Mapping):
         known["authorization"] = _authorization(known["authorization"])
+    known |= _accounts_and_mappings(known)
     try:
         return msgspec.convert(known, Config)
     except msgspec.ValidationError as error:
@@ -148,6 +149,17 @@ def _jetstream(value: Any, store_dir: Any, fsync: Any) -> Any:
     return block
 
 
+def _accounts_and_mappings(known: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Those of them that are there. Their forms are many: the drop-in reads all of them."""
+    given = {name: known[name] for name in ("accounts", "mappings") if isinstance(known.get(name), Mapping)}
+    if not given:
+        return {}
+    from plumbline.reference_broker.nats.drop_in.language import placed
+    from plumbline.reference_broker.nats.drop_in.options import read_accounts
+
+    return read_accounts(placed(given))
+
+
 def _authorization(block: Mapping[str, Any]) -> dict[str, Any]:
     known = _keys(block)
     if "permissions" in known:
@@ -186,7 +198,17 @@ def _check_bcrypt(secret: Any) -> None:
 def _permissions(value: Any) -> Any:
     if not isinstance(value, Mapping):
         return value
-    return {name: _permission(entry) for name, entry in _keys(value).items()}
+    return {
+        name: _responses(entry) if name == "allow_responses" else _permission(entry)
+        for name, entry in _keys(value).items()
+    }
+
+
+def _responses(value: Any) -> Any:
+    """``true`` is one response."""
+    if not isinstance(value, Mapping):
+        return ResponsePermission() if value is True else None if value is False else value
+    return {{"max": "max_msgs"}.get(name, name): entry for name, entry in _keys(value).items()}
 
 
 def _permission(value: Any) -> Any:

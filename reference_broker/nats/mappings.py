@@ -78,7 +78,7 @@ def _without_functions(subject: str) -> bytes:
 
 def install(broker: Broker, mappings: Iterable[SubjectMapping]) -> None:
     """Let these mappings decide where the messages of this broker's clients go."""
-    wanted = Mappings(mappings, broker.choose)
+    wanted = broker.mappings = Mappings(mappings, broker.choose)
 
     def mapped(publish: Callable[[NatsClientConnection, Any, int], None]) -> Any:
         def on_publish(connection: NatsClientConnection, operation: Pub | HPub, now: int) -> None:

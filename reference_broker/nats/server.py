@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from plumbline.reference_broker.durable import DurableShell, StorageOptions
 from plumbline.reference_broker.nats.assembly import build
@@ -16,6 +16,9 @@ from plumbline.reference_broker.shell import BrokerThread
 from plumbline.reference_broker.store_folder import Stamp
 from plumbline.reference_broker.write_queue import WriteQueue
 from plumbline.wire.nats import Info
+
+if TYPE_CHECKING:
+    from plumbline.reference_broker.nats.accounts import AccountsCore
 
 __all__ = ["BrokerThread", "NatsBroker"]
 
@@ -57,8 +60,13 @@ class NatsBroker(DurableShell):
             keeping = StorageOptions(
                 path, stamp, write_queue, self._recover, options_of_jetstream.sync_interval
             )
+        self.accounts: AccountsCore | None = None
+        if self.config.accounts:
+            from plumbline.reference_broker.nats.accounts import AccountsCore
+
+            self.accounts = AccountsCore(self.broker, random.Random(seed), defects)
         super().__init__(
-            self.broker,
+            self.accounts or self.broker,
             keeping,
             host=self.config.host,
             port=self.config.port,
@@ -87,7 +95,7 @@ class NatsBroker(DurableShell):
     @property
     def cores(self) -> Collection[Broker]:
         """The cores that clients are connected to."""
-        return (self.broker,)
+        return self.accounts.accounts.values() if self.accounts else (self.broker,)
 
     async def leave(self) -> None:
         """Take no more clients, ask those that are there to go, and close them one after the other."""

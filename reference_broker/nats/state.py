@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import Enum
+from typing import TYPE_CHECKING
 
 from plumbline.reference_broker.nats.auth import Authenticator
 from plumbline.reference_broker.nats.config import Config
@@ -20,6 +21,10 @@ from plumbline.reference_broker.outputs import CloseOutput, SendOutput
 from plumbline.reference_broker.timers import Timers
 from plumbline.wire.errors import ErrorKind
 from plumbline.wire.nats import Err, Operation
+
+if TYPE_CHECKING:
+    from plumbline.reference_broker.nats.accounts import Links
+    from plumbline.reference_broker.nats.mappings import Mappings
 
 OK = b"+OK\r\n"
 
@@ -66,6 +71,8 @@ class State:
         self.router.on_delivered = self.expect_response
         self.router.serves = self.service_handles
         self.error_texts = dict(ERROR_TEXTS)
+        self.mappings: Mappings | None = None  # of subjects that clients publish on
+        self.changes_of_links: list[Callable[[Links], None]] = []  # defects of imports
 
     def reconfigure(self, config: Config) -> None:
         """Another configuration from now on: of users and limits, not of ports and JetStream."""

@@ -47,6 +47,7 @@ def nats_core(config: Mapping[str, Any]) -> CoreFactory:
     """A NATS broker with this configuration."""
 
     def make(write_queue: WriteQueue | None, files: Files | None, now: int, port: int) -> Core:
+        from plumbline.reference_broker.nats.accounts import AccountsCore
         from plumbline.reference_broker.nats.assembly import build
         from plumbline.reference_broker.nats.config import Config
         from plumbline.reference_broker.nats.jetstream.service import JetStream
@@ -56,7 +57,7 @@ def nats_core(config: Mapping[str, Any]) -> CoreFactory:
         broker.identity.port = port
         if files is not None and isinstance(broker.service, JetStream):
             broker.service.recover(files, now)
-        return broker
+        return AccountsCore(broker, Random(SEED)) if broker.config.accounts else broker
 
     return make
 

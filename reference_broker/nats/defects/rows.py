@@ -23,9 +23,10 @@ from pathlib import Path
 from typing import Any, cast
 
 import msgspec
-from msgspec import UNSET, Struct
+from msgspec import UNSET, Struct, structs
 
 from plumbline.errors import UNDECODABLE
+from plumbline.reference_broker.nats.config import Destination
 from plumbline.reference_broker.nats.connection import NatsClientConnection
 from plumbline.reference_broker.nats.core import Broker
 from plumbline.reference_broker.nats.defects import Defect, add, default_needs, replace
@@ -40,6 +41,7 @@ from plumbline.reference_broker.nats.defects.methods import alter_service
 from plumbline.reference_broker.nats.jetstream import errors
 from plumbline.reference_broker.nats.jetstream.api.requests import Request
 from plumbline.reference_broker.nats.jetstream.service import JetStream
+from plumbline.reference_broker.nats.mappings import Mappings
 from plumbline.wire.nats.subjects import covers
 
 Fields = dict[str, Any]
@@ -217,7 +219,25 @@ class OnEvent(Row, tag="event", kw_only=True, frozen=True):
         alter_service(broker, advise=advise)
 
 
-AnyRow = OnRequest | OnDirectGet | OnAnswer | OnError | Refusal | OnInfo | OnEvent
+class OnDestination(Row, tag="destination", kw_only=True, frozen=True):
+    """In the destinations of the subject mappings, as they are configured: ``subject`` and ``weight``."""
+
+    def alter(self, broker: Broker) -> None:
+        def changed(one: Destination) -> Destination:
+            fields = structs.asdict(one)
+            if self.applies(fields):
+                self.change(fields)
+            return Destination(**fields)
+
+        if broker.mappings is not None:
+            mappings = [
+                structs.replace(one, destinations=tuple(map(changed, one.destinations)))
+                for one in broker.config.mappings
+            ]
+            replace(broker.mappings, "find", Mappings(mappings, broker.choose).find)
+
+
+AnyRow = OnRequest | OnDirectGet | OnAnswer | OnError | Refusal | OnInfo | OnEvent | OnDestination
 
 
 def read(text: str) -> list[Defect]:

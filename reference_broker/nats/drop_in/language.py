@@ -55,7 +55,8 @@ class Value(Struct, eq=False):
     used: bool = False
 
     def error(self, message: str) -> ConfigError:
-        return ConfigError(f"{self.file}:{self.line}:{self.column}: {message}")
+        place = f"{self.file}:{self.line}:{self.column}: " if self.line else ""
+        return ConfigError(f"{place}{message}")
 
 
 def parse(
@@ -70,6 +71,15 @@ def parse(
     Raises ``ConfigError`` with the line.
     """
     return _Parser(text, file, read or _no_file, environment or {}, (), 1).top()
+
+
+def placed(value: Any) -> Value:
+    """What ``plain`` makes of it is ``value``; it is in no file."""
+    if isinstance(value, Mapping):
+        value = {name: placed(inner) for name, inner in value.items()}
+    elif isinstance(value, list | tuple):
+        value = [placed(inner) for inner in value]
+    return Value(value, "", 0, 0)
 
 
 def plain(value: Any) -> Any:

@@ -66,6 +66,7 @@ class _Export(Struct):
     subject: str
     type: Literal["stream", "service"]
     token_req: bool = False
+    response_type: str = ""
 
 
 class _Import(Struct):
@@ -179,6 +180,7 @@ def _exports(exporter: Claims, accounts: Mapping[str, Claims]) -> tuple[Export, 
             kind=one.type,
             subject=one.subject,
             accounts=_activated(exporter, one, accounts) if one.token_req else None,
+            response_type="singleton" if one.response_type in ("", "Singleton") else "stream",
         )
         for one in exports
     )

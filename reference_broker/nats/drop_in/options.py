@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
+from plumbline.reference_broker.nats.accounts import import_problem
 from plumbline.reference_broker.nats.config import (
     Account,
     AccountLimits,
@@ -338,11 +339,20 @@ def _account_jetstream(value: Value) -> AccountLimits | None:
     return AccountLimits(**found)
 
 
+def _response_type(value: Value) -> Literal["singleton", "stream"]:
+    """nats-server has a third one, ``chunked``, which ends like a stream."""
+    name = text(value).lower()
+    if name not in ("single", "singleton", "stream", "chunked", "chunk"):
+        raise value.error(f"Unknown response type: {name!r}")
+    return "singleton" if name.startswith("single") else "stream"
+
+
 _EXPORT = table(
     ("stream", text),
     ("service", text),
     ("accounts", texts),
-    (f"{IGNORED} response response_type threshold latency response_threshold response_time "
+    ("response_type response", _response_type),
+    (f"{IGNORED} threshold latency response_threshold response_time "
      "account_token_position allow_trace", anything),
 )  # fmt: skip
 
@@ -353,7 +363,7 @@ def _export(value: Value) -> Export:
     if ("stream" in found) == ("service" in found):
         raise value.error("An export is of a stream or of a service")
     kind: Literal["stream", "service"] = "stream" if "stream" in found else "service"
-    return Export(kind=kind, subject=found[kind], accounts=found.get("accounts"))
+    return Export(kind, found[kind], found.get("accounts"), found.get("response_type", "singleton"))
 
 
 def _source(value: Value) -> dict[str, str]:
@@ -453,6 +463,14 @@ def _accounts(value: Value) -> tuple[Account, ...]:
     if not isinstance(value.value, dict):
         raise value.error("expected a map of accounts")
     return tuple(_account(name, block) for name, block in value.value.items())
+
+
+def read_accounts(value: Value) -> dict[str, Any]:
+    """Accounts and mappings of a block that has nothing else. Raises ``ConfigError``."""
+    found = read_block(value, table(("accounts", _accounts), ("mappings", _mappings)))
+    if problem := import_problem(found.get("accounts", ())):
+        raise value.error(problem)
+    return found
 
 
 def _account(name: str, value: Value) -> Account:

@@ -1,25 +1,36 @@
 """What a user may not do is refused, and the connection goes on. docs.nats.io, "Authorization".
 
 The variant's user may publish and subscribe to *.ok.> and permitted.*, but not to *.ok.bad and
-permitted.secret; a second user may do all, and a third may subscribe to *.q in some queue groups.
+permitted.secret; a second user may do all, a third may subscribe to *.q in some queue groups, and two
+may answer what they get there.
 """
 
 from __future__ import annotations
 
 import re
-from typing import Any
+import time
 
 from plumbline.conformance.check import verifies
-from plumbline.conformance.checks.nats.core.core_refusals import goes_on, hears_nothing, refused
+from plumbline.conformance.checks.nats.core.core_refusals import (
+    WITHIN_S,
+    goes_on,
+    hears_nothing,
+    judged,
+    refused,
+)
+from plumbline.conformance.checks.nats.core.core_users import client_of, listening, next_message
 from plumbline.conformance.nats.connection import NatsConnection
 from plumbline.conformance.nats.session import NatsSession
-from plumbline.conformance.outcomes import Failed, Untestable
-from plumbline.conformance.variants import variants
-from plumbline.wire.nats import HMsg, HPub, Msg, Pub, Sub
+from plumbline.conformance.outcomes import Inconclusive
+from plumbline.wire.nats import HMsg, HPub, Msg, Ping, Pong, Pub, Sub
 
 VARIANT = "permissions"
 ERRORS = 'docs.nats.io, "Client Protocol", +OK/ERR'
 AUTHORIZATION = 'docs.nats.io, "Authorization"'
+RESPONSES = f'{AUTHORIZATION}, "Allow Responses Map"'
+RESPONSES_EXPIRE_S = 1.0  # of the user "brief"
+LATE = 1.3
+ATTEMPTS = 3
 HEADERS = b"NATS/1.0\r\nA: b\r\n\r\n"
 
 
@@ -33,29 +44,11 @@ def subscription_violation(subject: str) -> str:
     return f'Permissions Violation for Subscription to "?{re.escape(subject)}"?'
 
 
-def unlimited(session: NatsSession) -> NatsConnection:
-    """A connection of the user who may do all. Raises ``Untestable`` if the server does not know the user."""
-    credentials: dict[str, Any] = dict(variants()[VARIANT].credentials["free"])
-    try:
-        return session.connect("free", **credentials)
-    except Failed as error:
-        message = f"the variant {VARIANT} has no user {credentials['user']!r}"
-        raise Untestable(message, actual=error.actual) from None
-
-
-def listening(session: NatsSession, *subjects: str) -> NatsConnection:
-    """A connection of the unlimited user with a subscription to each subject; its sids count from 1."""
-    connection = unlimited(session)
-    connection.send(*(Sub.make(subject, sid) for sid, subject in enumerate(subjects, 1)))
-    connection.flush()
-    return connection
-
-
 @verifies("CORE-051", variant=VARIANT, source=ERRORS)
 def test_publish_without_permission_is_refused(session: NatsSession) -> None:
     """PUB without permission is refused by name of its subject and not delivered."""
     subject = f"{session.name('foo')}.no"
-    listener = listening(session, subject)
+    listener = listening(client_of(session, "free"), subject)
     connection = session.connect()
     connection.send(Pub.make(subject, b"x"))
     refused(connection, publish_violation(subject))
@@ -67,7 +60,7 @@ def test_publish_without_permission_is_refused(session: NatsSession) -> None:
 def test_denial_of_publishing_overrides_permission(session: NatsSession) -> None:
     """A subject that publish permissions allow and deny is denied; what they only allow is delivered."""
     bad, good = f"{session.name('foo')}.ok.bad", f"{session.name('foo')}.ok.good"
-    listener = listening(session, bad, good)
+    listener = listening(client_of(session, "free"), bad, good)
     connection = session.connect()
     connection.send(Pub.make(bad, b"x"), Pub.make(good, b"y"))
     refused(connection, publish_violation(bad))
@@ -80,7 +73,7 @@ def test_denial_of_publishing_overrides_permission(session: NatsSession) -> None
 def test_subscription_without_permission_is_refused(session: NatsSession) -> None:
     """SUB without permission is refused by name of its subject and receives nothing."""
     subject = f"{session.name('foo')}.no"
-    connection, publisher = session.connect(), unlimited(session)
+    connection, publisher = session.connect(), client_of(session, "free")
     connection.send(Sub.make(subject, 1))
     refused(connection, subscription_violation(subject))
     goes_on(connection)
@@ -104,7 +97,7 @@ def test_denied_messages_are_filtered_at_delivery(session: NatsSession) -> None:
     """A permitted wildcard SUB does not receive messages of a literal subject that is denied."""
     # Literal subjects, which other runs may use too: the payloads are this session's own.
     bad, good = session.name("secret").encode(), session.name("open").encode()
-    connection, publisher = session.connect(), unlimited(session)
+    connection, publisher = session.connect(), client_of(session, "free")
     connection.send(Sub.make("permitted.*", 1))
     goes_on(connection)
     publisher.send(
@@ -128,8 +121,7 @@ def test_denied_messages_are_filtered_at_delivery(session: NatsSession) -> None:
 def test_queue_permissions_have_wildcards(session: NatsSession) -> None:
     """Only the queue groups v1, v1.> and *.dev are allowed, without *.prod, which is denied."""
     subject = f"{session.name('foo')}.q"
-    credentials: dict[str, Any] = dict(variants()[VARIANT].credentials["queues"])
-    connection, publisher = session.connect(**credentials), unlimited(session)
+    connection, publisher = client_of(session, "queues"), client_of(session, "free")
     for sid, group in enumerate(("v2", "v1x", "dev", "a.b.dev", "v1.prod"), 1):
         connection.send(Sub.make(subject, sid, group))
         refused(connection, f"{subscription_violation(subject)}.*")
@@ -147,3 +139,81 @@ def test_queue_permissions_have_wildcards(session: NatsSession) -> None:
         expected=", ".join(allowed.values()),
         actual=", ".join(allowed.get(sid, sid) for sid in came) or "none",
     )
+
+
+def _answering(session: NatsSession, role: str) -> tuple[NatsConnection, NatsConnection, str]:
+    """A service to which the free user has made a request, that user, and the reply subject."""
+    subject, reply = f"{session.name('foo')}.q", f"{session.name('bar')}.1"
+    service, client = listening(client_of(session, role), subject), client_of(session, "free")
+    listening(client, f"{session.name('bar')}.*", f"{session.name('foo')}.x")
+    client.send(Pub.make(subject, b"q", reply))
+    client.flush()
+    next_message(service, subject, b"q")
+    return service, client, reply
+
+
+@verifies("CORE-131", variant=VARIANT, source=RESPONSES)
+def test_service_may_answer_once(session: NatsSession) -> None:
+    """allow_responses lets a user answer each request once, and nothing else."""
+    service, client, reply = _answering(session, "responder")
+    other = f"{reply[:-1]}2"
+    service.send(Pub.make(other, b"a0"), Pub.make(reply, b"a1"), Pub.make(reply, b"a2"))
+    refused(service, publish_violation(other))
+    refused(service, publish_violation(reply))
+    goes_on(service)
+    next_message(client, reply, b"a1")
+    hears_nothing(session, client)
+    client.send(Pub.make(f"{session.name('foo')}.q", b"q2", other))
+    client.flush()
+    next_message(service, f"{session.name('foo')}.q", b"q2")
+    service.send(Pub.make(other, b"a3"))
+    goes_on(service)
+    next_message(client, other, b"a3")
+
+
+@verifies("CORE-131", variant=VARIANT, source=RESPONSES)
+def test_service_may_answer_so_often(session: NatsSession) -> None:
+    """With max of 2 there are two answers; what the publish permission allows is no answer."""
+    service, client, reply = _answering(session, "brief")
+    allowed = f"{session.name('foo')}.x"
+    service.send(Pub.make(allowed, b"m"), *(Pub.make(reply, b"a%d" % number) for number in (1, 2, 3)))
+    refused(service, publish_violation(reply))
+    goes_on(service)
+    for subject, payload in ((allowed, b"m"), (reply, b"a1"), (reply, b"a2")):
+        next_message(client, subject, payload)
+    hears_nothing(session, client)
+
+
+@verifies("CORE-132", variant=VARIANT, source=RESPONSES)
+def test_permission_to_answer_expires(session: NatsSession) -> None:
+    """With expires of 1s an answer after half a second is delivered, and one after more than a second not."""
+    for _ in range(ATTEMPTS):
+        began = time.monotonic()
+        service, client, reply = _answering(session, "brief")
+        delivered = time.monotonic()
+        session.pause(RESPONSES_EXPIRE_S / 2)
+        is_refused = _is_refused(service, reply, b"a1")
+        if not is_refused or time.monotonic() - began < RESPONSES_EXPIRE_S:
+            break
+    else:
+        raise Inconclusive(f"no answer left this machine within {RESPONSES_EXPIRE_S:g} s of its request")
+    session.require(
+        not is_refused, "refused too early", expected="a1 is delivered", actual=publish_violation(reply)
+    )
+    next_message(client, reply, b"a1")
+    session.pause(delivered + LATE * RESPONSES_EXPIRE_S - time.monotonic())
+    session.require(
+        _is_refused(service, reply, b"a2"), "not refused", expected=publish_violation(reply), actual="PONG"
+    )
+    hears_nothing(session, client)
+
+
+def _is_refused(service: NatsConnection, subject: str, payload: bytes) -> bool:
+    """Whether a publish is, in the words of a publish violation."""
+    service.send(Pub.make(subject, payload), Ping.make())
+    operation = service.arrival(WITHIN_S, "PONG or -ERR").operation
+    if isinstance(operation, Pong):
+        return False
+    judged(service, operation, publish_violation(subject))
+    service.expect(Pong)
+    return True

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from msgspec import structs
+
 from plumbline.reference_broker.nats.auth import ConnectionPermissions, Credentials, SubjectPermissions
 from plumbline.reference_broker.nats.connection import NatsClientConnection
 from plumbline.reference_broker.nats.core import Broker
@@ -143,5 +145,69 @@ def queue_permissions_are_for_no_group_as_well(broker: Broker) -> None:
             return original(subject, queue or b"v1")
 
         replace(permits.subscribe, "allows", allows)
+
+    _with_permits(broker, change)
+
+
+@defect("CORE-131")
+def answers_are_without_number(broker: Broker) -> None:
+    """A user with allow_responses may answer a message as often as it likes."""
+
+    def change(permits: ConnectionPermissions) -> None:
+        replace(permits, "may_respond", lambda subject, now: subject in permits.replies)
+
+    _with_permits(broker, change)
+
+
+@defect("CORE-131")
+def one_answer_is_all(broker: Broker) -> None:
+    """A user with allow_responses may answer one message, and no other one after it."""
+
+    def change(permits: ConnectionPermissions) -> None:
+        expect_response, answered = permits.expect_response, set[bytes]()
+
+        def expected(reply: bytes, now: int) -> None:
+            if not answered or reply in answered:
+                answered.add(reply)
+                expect_response(reply, now)
+
+        replace(permits, "expect_response", expected)
+
+    _with_permits(broker, change)
+
+
+@defect("CORE-131")
+def max_of_responses_is_ignored(broker: Broker) -> None:
+    """A user with allow_responses may answer a message once, whatever its max is."""
+    _with_responses(broker, max_msgs=1)
+
+
+@defect("CORE-131")
+def who_may_answer_may_publish_all(broker: Broker) -> None:
+    """A user with allow_responses may publish on every subject."""
+    _with_permits(
+        broker,
+        lambda permits: replace(permits.publish, "allows", lambda subject: permits.responses is not None),
+    )
+
+
+@defect("CORE-132")
+def permission_to_answer_does_not_expire(broker: Broker) -> None:
+    """A user with allow_responses may answer a message however late it is."""
+    _with_responses(broker, expires=-1.0)
+
+
+@defect("CORE-132")
+def permission_to_answer_expires_early(broker: Broker) -> None:
+    """The permission to answer expires after a third of its time."""
+    _with_responses(broker, expires=1 / 3)
+
+
+def _with_responses(broker: Broker, **other: float) -> None:
+    """The permissions to answer of every user that has one."""
+
+    def change(permits: ConnectionPermissions) -> None:
+        if permits.responses is not None:
+            replace(permits, "responses", structs.replace(permits.responses, **other))
 
     _with_permits(broker, change)

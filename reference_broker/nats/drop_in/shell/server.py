@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-import random
 import time
-from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,7 +13,6 @@ from msgspec import structs
 
 from plumbline.reference_broker.http import HttpRequest, answer
 from plumbline.reference_broker.http_shell import HttpClient
-from plumbline.reference_broker.nats.accounts import AccountsCore
 from plumbline.reference_broker.nats.config import ConfigError
 from plumbline.reference_broker.nats.connection import NatsClientConnection
 from plumbline.reference_broker.nats.core import Broker
@@ -45,12 +42,7 @@ class DropInServer(NatsBroker):
         self.settings = settings
         self.traffic = Traffic()
         self.process = Process()
-        self.accounts: AccountsCore | None = None
-        brokers = {ACCOUNT: self.broker}
-        if settings.config.accounts:
-            self.accounts = AccountsCore(self.broker, random.Random(), settings.defects)
-            self.core = self.accounts
-            brokers = self.accounts.accounts
+        brokers = self.accounts.accounts if self.accounts else {ACCOUNT: self.broker}
         self.monitor = Monitor(settings, brokers, self.traffic, self.process, time.time_ns())
         self.is_leaving = False  # in lame duck mode
         self._ports: Ports | None = None
@@ -159,10 +151,6 @@ class DropInServer(NatsBroker):
         return [*lines, "Reloaded server configuration"]
 
     # Lame duck mode
-
-    @property
-    def cores(self) -> Collection[Broker]:
-        return self.monitor.brokers.values()
 
     async def leave(self) -> None:
         """As the base, with the times of the configuration."""
