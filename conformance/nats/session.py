@@ -25,7 +25,7 @@ from plumbline.wire.nats.jetstream import API_PREFIX
 
 __all__ = ["BUCKET_PREFIXES", "ForeignObjectError", "NatsSession"]
 
-PERMISSIONS = "permissions"  # the variant whose user may not do everything
+REFUSING = ("permissions", "jwt")  # variants whose checks want to be refused
 BUCKET_PREFIXES = ("KV_", "OBJ_")  # ADR-8, ADR-20: how the streams of buckets are called
 STREAM_CREATE = "STREAM.CREATE"
 _CREATES_STREAM = f"{API_PREFIX}.{STREAM_CREATE}."
@@ -241,8 +241,8 @@ class NatsSession(BaseSession):
         return announced if isinstance(announced, int) and announced > 0 else sys.maxsize
 
     def missing_grant(self) -> str:
-        """A refused subject or a limit of the account. Checks of ``permissions`` want to be refused."""
-        if self._home is not None or self.variant == PERMISSIONS:
+        """A refused subject or a limit of the account."""
+        if self._home is not None or self.variant in REFUSING:
             return ""
         return self.target.grants.missing(self.wire, is_plain=self.has_plain_settings)
 

@@ -46,11 +46,11 @@ class Authenticator:
         *,
         operator_mode: bool = False,
     ) -> None:
-        self._issued: IssuedUsers | None = None
+        self.users_by_jwt: IssuedUsers | None = None
         if operator_mode:
             from plumbline.reference_broker.nats.issued import IssuedUsers
 
-            self._issued = IssuedUsers(accounts)
+            self.users_by_jwt = IssuedUsers(accounts)
         self.required = operator_mode or authorization.required or any(account.users for account in accounts)
         self._token = authorization.token
         self._default = authorization.default_permissions
@@ -97,12 +97,12 @@ class Authenticator:
 
     def issued(self, credentials: Credentials) -> IssuedUser | None:
         """The user of a JWT that its account has signed, whatever the time is."""
-        return self._issued.find(credentials.jwt) if self._issued is not None else None
+        return self.users_by_jwt.find(credentials.jwt) if self.users_by_jwt is not None else None
 
     def user_of(self, credentials: Credentials) -> User | None:
         """Whom the credentials name, right or wrong."""
-        if self._issued is not None:
-            issued = self._issued.find(credentials.jwt)
+        if self.users_by_jwt is not None:
+            issued = self.users_by_jwt.find(credentials.jwt)
             return issued.user if issued is not None else None
         if self.is_nobody(credentials):
             return self._no_auth_user

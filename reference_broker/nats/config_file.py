@@ -91,6 +91,8 @@ def convert(*sources: Mapping[str, Any]) -> Config:
     if isinstance(known.get("authorization"), Mapping):
         known["authorization"] = _authorization(known["authorization"])
     known |= _accounts_and_mappings(known)
+    if known.get("operator"):
+        known |= _of_operator(known)
     try:
         return msgspec.convert(known, Config)
     except msgspec.ValidationError as error:
@@ -158,6 +160,23 @@ def _accounts_and_mappings(known: Mapping[str, Any]) -> Mapping[str, Any]:
     from plumbline.reference_broker.nats.drop_in.options import read_accounts
 
     return read_accounts(placed(given))
+
+
+def _of_operator(known: dict[str, Any]) -> Mapping[str, Any]:
+    """The accounts that the operator has signed, from JWTs in the configuration, which are taken out."""
+    from plumbline.reference_broker.nats.drop_in.operators import settings_of
+
+    if str(known.pop("resolver", "")).upper() != "MEMORY":
+        raise ConfigError("an operator needs the resolver MEMORY with the accounts in resolver_preload")
+    given = {
+        "operator": [known.pop("operator")],
+        "resolver_preload": known.pop("resolver_preload", {}),
+        "system_account": known.get("system_account"),
+    }
+    try:
+        return settings_of(given)
+    except (ValueError, TypeError, AttributeError) as error:
+        raise ConfigError(f"operator: {error}") from None
 
 
 def _authorization(block: Mapping[str, Any]) -> dict[str, Any]:

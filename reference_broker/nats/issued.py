@@ -76,7 +76,7 @@ class IssuedUsers:
     """The users of these accounts. A JWT that was seen is not verified again."""
 
     def __init__(self, accounts: Iterable[Account]) -> None:
-        self._accounts = {account.name: account for account in accounts}
+        self.accounts = {account.name: account for account in accounts}
         self._known: dict[str, IssuedUser | None] = {}
 
     def find(self, token: str) -> IssuedUser | None:
@@ -93,7 +93,7 @@ class IssuedUsers:
     def _read(self, token: str) -> IssuedUser | None:
         claims = read_jwt(token, "user")
         fields = msgspec.convert(claims.nats, UserFields)
-        account = self._accounts.get(fields.issuer_account or claims.issuer)
+        account = self.accounts.get(fields.issuer_account or claims.issuer)
         if account is None or _is_revoked(account, claims):
             return None
         permissions, is_bearer = fields.permissions(), fields.bearer_token
