@@ -50,6 +50,8 @@ class NatsConnection(BaseConnection):
         super().__init__(name, link, Decoder(Sender.SERVER, CLIENT_LIMITS), wiring)
         self.info: Info | None = None
         self.rewrite: Callable[[Operation], Operation] | None = None  # what is sent, as the run deploys it
+        # Whether what has come only says that something must be sent again, which is done then.
+        self.is_sent_again: Callable[[NatsConnection, Operation], bool] | None = None
 
     def send(self, *operations: Operation) -> None:
         """As the base."""
@@ -92,6 +94,17 @@ class NatsConnection(BaseConnection):
 
     def _liveness_replies_due(self, stream: int | None) -> int:
         return self._pongs_due
+
+    def poll(
+        self, deadline: float, skip: Collection[type[Any]] | None = None, stream: int | None = None
+    ) -> Arrival | None:
+        """As the base, without what ``is_sent_again``."""
+        while True:
+            arrival = super().poll(deadline, skip, stream)
+            if arrival is None or self.is_sent_again is None:
+                return arrival
+            if not self.is_sent_again(self, arrival.operation):
+                return arrival
 
     def take(self, within: float, skip: Collection[type[Operation]] | None = None) -> Operation | None:
         operation = super().take(within, skip)

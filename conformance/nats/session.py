@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import sys
+import time
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -14,9 +15,11 @@ from typing import Any
 import msgspec
 
 from plumbline.conformance.nats.connection import NatsConnection, handshake
+from plumbline.conformance.nats.new_consumers import NewConsumers
 from plumbline.conformance.nats.stage import JetStreamStage
 from plumbline.conformance.outcomes import CheckEnded, ClosedInstead, Failed, Unsupported, Untestable
 from plumbline.conformance.own_server import RESTARTS, ClaimedServer, OwnServer
+from plumbline.conformance.polling import POLL_INTERVAL_S
 from plumbline.conformance.session import OWN_SERVER, STAGE, BaseSession, ForeignObjectError
 from plumbline.conformance.target import CONNECT_DEFAULTS, TargetAccess
 from plumbline.conformance.urls import NatsUrl
@@ -58,6 +61,7 @@ class NatsSession(BaseSession):
         self.streams_as_named: set[str] = set()  # of which a check names the storage
         self._stage: JetStreamStage | None = None
         self._is_asked_for_jetstream = False
+        self._new_consumers = NewConsumers() if target.is_cluster else None
 
     # -- names -------------------------------------------------------------------------------
 
@@ -134,9 +138,21 @@ class NatsSession(BaseSession):
         if name != STAGE:
             replicas = self.target.dimensions.replicas if url == self.target.url else 0
             connection.rewrite = partial(self._as_deployed, replicas=replicas)
+        if self._new_consumers is not None and url == self.target.url:
+            connection.is_sent_again = self._is_sent_again
         connection.api_prefix = url.api_prefix
         self._connections.append(connection)
         return connection
+
+    def _is_sent_again(self, connection: NatsConnection, operation: Operation) -> bool:
+        """Whether a pull request was too early for a node of the cluster."""
+        assert self._new_consumers is not None
+        pull = self._new_consumers.pull_to_repeat(time.monotonic(), operation)
+        if pull is None:
+            return False
+        self.pause(POLL_INTERVAL_S)
+        connection.send(pull)
+        return True
 
     def _as_deployed(self, operation: Operation, *, replicas: int) -> Operation:
         """A request for a stream, with the storage and replicas of the run's streams.
@@ -163,6 +179,8 @@ class NatsSession(BaseSession):
 
     def _on_sent(self, at: float, operation: Operation) -> None:
         super()._on_sent(at, operation)
+        if self._new_consumers is not None:
+            self._new_consumers.on_sent(at, operation)
         if isinstance(operation, Pub | HPub):
             self._refuse_foreign_subject(operation.subject)
         if isinstance(operation, Pub | HPub) and operation.subject.startswith(_CREATES_STREAM):

@@ -1,4 +1,4 @@
-"""In a cluster a node may learn of a stream after the client has: the stage then asks again."""
+"""In a cluster a node may learn of a stream, or of a consumer, after the client has: it is asked again."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from contextlib import contextmanager
 import pytest
 
 from plumbline.conformance.nats.session import NatsSession
+from plumbline.conformance.nats.statuses import status_code
 from plumbline.conformance.outcomes import Untestable
 from plumbline.conformance.target import NatsUrl, open_target
 from plumbline.reference_broker.nats.server import NatsBroker
-from plumbline.wire.nats import Info, Msg, Operation
+from plumbline.wire.nats import HMsg, Info, Msg, Operation, Pub, Sub
 from tests.zoo.relay import Rewrite, relay
 
 UNKNOWN = {"error": {"code": 404, "err_code": 10059, "description": "stream not found"}}
@@ -29,6 +30,58 @@ def test_without_a_cluster_an_unknown_stream_is_an_answer() -> None:
         stream = session.stage.stream("ORDERS", [session.name("subject")])
         with pytest.raises(Untestable, match="was refused: 404 stream not found"):
             session.stage.consumer(stream, "D")
+
+
+def test_a_pull_request_is_sent_again_for_a_new_consumer() -> None:
+    with session_with(node_without_interest(cluster="three")) as session:
+        assert pull_status(session, session.name("D")) == 404
+
+
+def test_without_a_cluster_no_interest_is_an_answer() -> None:
+    with session_with(node_without_interest(cluster="")) as session:
+        assert pull_status(session, session.name("D")) == 503
+
+
+def test_no_interest_is_an_answer_for_a_consumer_that_is_deleted() -> None:
+    with session_with(node_without_interest(cluster="three")) as session:
+
+        def delete(stream: str) -> None:
+            session.stage.api("CONSUMER.DELETE", stream, session.name("D"))
+
+        assert pull_status(session, session.name("D"), before=delete) == 503
+
+
+def pull_status(
+    session: NatsSession, consumer: str, before: Callable[[str], None] = lambda stream: None
+) -> int | None:
+    """Of the answer to a pull request with no_wait, right after the consumer was created."""
+    stream = session.stage.stream("ORDERS", [session.name("subject")])
+    session.stage.consumer(stream, "D")
+    before(stream)
+    client, reply = session.connect(), session.inbox("reply")
+    pull = Pub.make(f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{consumer}", b'{"no_wait":true}', reply)
+    client.send(Sub.make(reply, 1), pull)
+    return status_code(client.arrival(2.0, "a status").operation)
+
+
+def node_without_interest(cluster: str) -> Callable[[], Rewrite]:
+    """Answers the first two pull requests of each connection as if it knew no such consumer."""
+
+    def of_one_connection() -> Rewrite:
+        refused = 0
+
+        def rewrite(operation: Operation) -> bytes:
+            nonlocal refused
+            if isinstance(operation, Info) and cluster:
+                return Info.make({**operation.fields, "cluster": cluster}).raw
+            if not isinstance(operation, HMsg) or status_code(operation) != 404 or refused == 2:
+                return operation.raw
+            refused += 1
+            return operation.raw.replace(b"NATS/1.0 404 No Messages", b"NATS/1.0 503            ")
+
+        return rewrite
+
+    return of_one_connection
 
 
 def late_node(cluster: str) -> Callable[[], Rewrite]:
