@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from plumbline.conformance.nats.connection import NatsConnection, handshake
-from plumbline.conformance.nats.new_consumers import NewConsumers
+from plumbline.conformance.nats.new_in_cluster import NewInCluster
 from plumbline.conformance.nats.stage import JetStreamStage
 from plumbline.conformance.outcomes import CheckEnded, ClosedInstead, Failed, Unsupported, Untestable
 from plumbline.conformance.own_server import RESTARTS, ClaimedServer, OwnServer
@@ -61,7 +61,7 @@ class NatsSession(BaseSession):
         self.streams_as_named: set[str] = set()  # of which a check names the storage
         self._stage: JetStreamStage | None = None
         self._is_asked_for_jetstream = False
-        self._new_consumers = NewConsumers() if target.is_cluster else None
+        self.new_in_cluster = NewInCluster() if target.is_cluster else None
 
     # -- names -------------------------------------------------------------------------------
 
@@ -138,20 +138,20 @@ class NatsSession(BaseSession):
         if name != STAGE:
             replicas = self.target.dimensions.replicas if url == self.target.url else 0
             connection.rewrite = partial(self._as_deployed, replicas=replicas)
-        if self._new_consumers is not None and url == self.target.url:
+        if self.new_in_cluster is not None and url == self.target.url:
             connection.is_sent_again = self._is_sent_again
         connection.api_prefix = url.api_prefix
         self._connections.append(connection)
         return connection
 
     def _is_sent_again(self, connection: NatsConnection, operation: Operation) -> bool:
-        """Whether a pull request was too early for a node of the cluster."""
-        assert self._new_consumers is not None
-        pull = self._new_consumers.pull_to_repeat(time.monotonic(), operation)
-        if pull is None:
+        """Whether a request was too early for a node of the cluster."""
+        assert self.new_in_cluster is not None
+        request = self.new_in_cluster.to_repeat(time.monotonic(), operation)
+        if request is None:
             return False
         self.pause(POLL_INTERVAL_S)
-        connection.send(pull)
+        connection.send(request)
         return True
 
     def _as_deployed(self, operation: Operation, *, replicas: int) -> Operation:
@@ -179,8 +179,8 @@ class NatsSession(BaseSession):
 
     def _on_sent(self, at: float, operation: Operation) -> None:
         super()._on_sent(at, operation)
-        if self._new_consumers is not None:
-            self._new_consumers.on_sent(at, operation)
+        if self.new_in_cluster is not None:
+            self.new_in_cluster.on_sent(at, operation)
         if isinstance(operation, Pub | HPub):
             self._refuse_foreign_subject(operation.subject)
         if isinstance(operation, Pub | HPub) and operation.subject.startswith(_CREATES_STREAM):

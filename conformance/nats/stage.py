@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from plumbline.conformance.limits import DEFAULT_WITHIN_S
+from plumbline.conformance.nats.new_in_cluster import STREAM_NOT_FOUND
 from plumbline.conformance.nats.statuses import status_code
 from plumbline.conformance.outcomes import Failed, Inconclusive, Unsupported, Untestable
 from plumbline.conformance.polling import POLL_INTERVAL_S, poll_state
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from plumbline.conformance.nats.session import NatsSession
 
 REQUEST_WITHIN_S = 5.0
-STREAM_NOT_FOUND = 10059
 CREATES_CONSUMER = "CONSUMER.DURABLE.CREATE"
 SERVER_ERROR_CODE = 500  # codes from here on are as HTTP's: not the request's fault
 
@@ -202,24 +202,15 @@ class JetStreamStage:
             self._session.streams_as_named.add(name)
         body = {"name": name, "subjects": list(subjects), **place, **config}
         self.api("STREAM.CREATE", name, body=body)
+        if self._session.new_in_cluster is not None:
+            self._session.new_in_cluster.on_stream(time.monotonic(), name)
         return name
 
     def consumer(self, stream: str, label: str, **config: Any) -> str:
-        """Create a durable consumer of the stream of that name on the target; its own name there.
-
-        In a cluster the node that answers may learn of a new stream after the client has: it is asked again.
-        """
+        """Create a durable consumer of the stream of that name on the target; its own name there."""
         name = self._session.name(label)
         body = {"stream_name": stream, "config": {"durable_name": name, "ack_policy": "explicit", **config}}
-        deadline = time.monotonic() + REQUEST_WITHIN_S
-        while True:
-            reply = self.answer(CREATES_CONSUMER, stream, name, body=body)
-            error = _error_of(reply)
-            is_unknown = error is not None and error.err_code == STREAM_NOT_FOUND
-            if not (self._in_cluster and is_unknown) or time.monotonic() > deadline:
-                break
-            self._session.pause(POLL_INTERVAL_S)
-        _require_success(reply, f"{CREATES_CONSUMER} {stream} {name}")
+        self.api(CREATES_CONSUMER, stream, name, body=body)
         return name
 
     def publish(

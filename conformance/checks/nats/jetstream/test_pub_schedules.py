@@ -7,6 +7,7 @@ when something else has been published after it would have been.
 from __future__ import annotations
 
 import base64
+import json
 import time
 from itertools import pairwise
 from typing import Any
@@ -46,6 +47,24 @@ class Stored(Struct):
         return f"sequence {self.seq} at {format_time(self.at)}: {fields or 'no headers'}; {self.payload!r}"
 
 
+def _stored(answer: dict[str, Any]) -> Stored | None:
+    """The message of an answer to STREAM.MSG.GET. Raises ``Untestable`` if it cannot be read."""
+    message = answer.get("message")
+    if not isinstance(message, dict):
+        return None
+    try:
+        block = base64.b64decode(message.get("hdrs") or "")
+        at = parse_time(message["time"])
+        headers = Headers.parse(block) if block else Headers(None, ())
+        payload = base64.b64decode(message.get("data") or "")
+        seq = int(message["seq"])
+    except (KeyError, ValueError, TypeError, ProtocolError):
+        raise Untestable("a stored message cannot be read", actual=str(answer)) from None
+    if at is None:
+        raise Untestable("a stored message has no time", actual=str(answer))
+    return Stored(seq, at, headers, payload)
+
+
 class Scheduling:
     """A stream that schedules: ``<name>.*``."""
 
@@ -78,27 +97,17 @@ class Scheduling:
 
     def load(self, **which: Any) -> Stored:
         """Raises ``Failed`` if it is not there."""
-        found = self.find(**which)
+        answer = self._get(which)
+        found = _stored(answer)
         if found is None:
-            raise Failed("a message is not stored", expected=str(which), actual="no message found")
+            raise Failed("a message is not stored", expected=str(which), actual=json.dumps(answer))
         return found
 
     def find(self, **which: Any) -> Stored | None:
-        answer = self.session.stage.answer("STREAM.MSG.GET", self.stream, body=which)
-        message = answer.get("message")
-        if not isinstance(message, dict):
-            return None
-        try:
-            block = base64.b64decode(message.get("hdrs") or "")
-            at = parse_time(message["time"])
-            headers = Headers.parse(block) if block else Headers(None, ())
-            payload = base64.b64decode(message.get("data") or "")
-            seq = int(message["seq"])
-        except (KeyError, ValueError, TypeError, ProtocolError):
-            raise Untestable("a stored message cannot be read", actual=str(answer)) from None
-        if at is None:
-            raise Untestable("a stored message has no time", actual=str(answer))
-        return Stored(seq, at, headers, payload)
+        return _stored(self._get(which))
+
+    def _get(self, which: dict[str, Any]) -> dict[str, Any]:
+        return self.session.stage.answer("STREAM.MSG.GET", self.stream, body=which)
 
     def messages(self, name: str) -> list[Stored]:
         """All that are on ``name``."""
