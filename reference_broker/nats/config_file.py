@@ -175,7 +175,7 @@ def _of_operator(known: dict[str, Any]) -> Mapping[str, Any]:
     }
     try:
         return settings_of(given)
-    except (ValueError, TypeError, AttributeError) as error:
+    except (*UNDECODABLE, TypeError, AttributeError) as error:  # of any type, in JSON
         raise ConfigError(f"operator: {error}") from None
 
 

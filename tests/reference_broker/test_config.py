@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from plumbline.conformance.variants import main_server, variants
@@ -106,4 +108,54 @@ def test_levels() -> None:
 @pytest.mark.parametrize("fields", [{"nonsense": 1}, {"authorization": {"nonsense": 1}}, {"level": "1.0"}])
 def test_unknown_key_is_rejected(fields: dict[str, object]) -> None:
     with pytest.raises(ConfigError):
+        convert(fields)
+
+
+def test_accounts_are_read_as_nats_server_writes_them() -> None:
+    config = convert(variants()["accounts"].config)
+    exporter, importer, _, mapper = config.accounts
+    assert [one.response_type for one in exporter.exports] == [*["singleton"] * 4, "stream"]
+    assert importer.imports[1].to == "from.*.news.>"
+    assert mapper.mappings[0].destinations[0].subject == "{{wildcard(1)}}.mapped"
+
+
+def test_an_operator_brings_its_accounts() -> None:
+    config = convert(variants()["jwt"].config)
+    assert config.operator_mode
+    assert len(config.accounts) == 3
+
+
+EXPORTER = {"exporter": {"exports": [{"service": "ask", "response_type": "stream"}]}}
+
+
+@pytest.mark.parametrize(
+    ("fields", "problem"),
+    [
+        ({"accounts": {"a": {"nonsense": 1}}}, 'unknown field "nonsense"'),
+        (
+            {"accounts": {"a": {"exports": [{"service": "q", "response_type": "two"}]}}},
+            "Unknown response type",
+        ),
+        (
+            {
+                "accounts": {
+                    **EXPORTER,
+                    "a": {"imports": [{"service": {"account": "exporter", "subject": "q"}}]},
+                }
+            },
+            "does not export to it",
+        ),
+        ({"mappings": {"a.*": "b.{{partition(0,1)}}"}}, "function argument is invalid"),
+        ({"mappings": {"a.*": "b.{{nonsense(1)}}"}}, "unknown function"),
+        ({"operator": "x"}, "an operator needs the resolver MEMORY"),
+        ({"operator": "x", "resolver": "MEMORY"}, "operator: expected 3 chunks"),
+        ({"operator": 5, "resolver": "MEMORY"}, "operator: "),
+        (
+            {"operator": variants()["jwt"].config["operator"], "resolver": "MEMORY"},
+            "is not in resolver_preload",
+        ),
+    ],
+)
+def test_a_wrong_account_is_named(fields: dict[str, object], problem: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(problem)):
         convert(fields)
