@@ -67,38 +67,40 @@ def pull_status(
 def node_without_interest(cluster: str) -> Callable[[], Rewrite]:
     """Answers the first two pull requests of each connection as if it knew no such consumer."""
 
-    def of_one_connection() -> Rewrite:
-        refused = 0
+    def change(operation: Operation) -> bytes | None:
+        if not isinstance(operation, HMsg) or status_code(operation) != 404:
+            return None
+        return operation.raw.replace(b"NATS/1.0 404 No Messages", b"NATS/1.0 503            ")
 
-        def rewrite(operation: Operation) -> bytes:
-            nonlocal refused
-            if isinstance(operation, Info) and cluster:
-                return Info.make({**operation.fields, "cluster": cluster}).raw
-            if not isinstance(operation, HMsg) or status_code(operation) != 404 or refused == 2:
-                return operation.raw
-            refused += 1
-            return operation.raw.replace(b"NATS/1.0 404 No Messages", b"NATS/1.0 503            ")
-
-        return rewrite
-
-    return of_one_connection
+    return node_that_learns(cluster, 2, change)
 
 
 def late_node(cluster: str) -> Callable[[], Rewrite]:
     """Answers the first three requests for a consumer of each connection as if it did not know the stream."""
 
+    def change(operation: Operation) -> bytes | None:
+        if not isinstance(operation, Msg) or b"consumer_create_response" not in operation.payload:
+            return None
+        return Msg.make(operation.subject, operation.sid, json.dumps(UNKNOWN).encode()).raw
+
+    return node_that_learns(cluster, 3, change)
+
+
+def node_that_learns(
+    cluster: str, times: int, change: Callable[[Operation], bytes | None]
+) -> Callable[[], Rewrite]:
+    """On each connection ``change`` gives so many other answers; None is no other."""
+
     def of_one_connection() -> Rewrite:
-        refused = 0
+        left = times
 
         def rewrite(operation: Operation) -> bytes:
-            nonlocal refused
+            nonlocal left
             if isinstance(operation, Info) and cluster:
                 return Info.make({**operation.fields, "cluster": cluster}).raw
-            is_answer = isinstance(operation, Msg) and b"consumer_create_response" in operation.payload
-            if not isinstance(operation, Msg) or not is_answer or refused == 3:
-                return operation.raw
-            refused += 1
-            return Msg.make(operation.subject, operation.sid, json.dumps(UNKNOWN).encode()).raw
+            other = change(operation) if left else None
+            left -= other is not None
+            return operation.raw if other is None else other
 
         return rewrite
 
