@@ -1,9 +1,9 @@
 """Streams and consumers that a node of a cluster may not know of yet.
 
 The server that leads answers that something is created, and tells the other nodes so on other connections.
-So for a while the node that a client asks may say that there is no such stream, or answer a pull request with
-503: that nobody has got it (docs.nats.io, "Request-Reply", "No responders"). Both say that nothing was done,
-and it is asked again.
+So for a while the node that a client asks may answer that there is no such stream, or 503 to a pull request,
+since no subscription took it (docs.nats.io, "Request-Reply", "No responders"). Nothing was done then, and it
+is asked again.
 """
 
 from __future__ import annotations
