@@ -42,7 +42,11 @@ def test_a_server_that_answers_no_new_connection_is_lost(
     assert cost.code == ExitCode.TARGET_LOST, cost.err
     assert not cost.incomplete_reports()
     assert cost.result is not None
-    asked = [check for check in cost.result.checks if not check.message.startswith("not run:")]
+    asked = [
+        check
+        for check in cost.result.checks
+        if not check.message.startswith("not run:") and check.outcome is not Outcome.UNSUPPORTED
+    ]
     assert len(asked) <= HEALTHY + WORKERS
     assert len(cost.result.checks) > 2 * len(asked)
     # A check that runs has a few, also to look whether the server is alive; the end of the run looks once.
