@@ -50,7 +50,8 @@ def _all_properties(session: AmqpSession) -> dict[str, Any]:
         "message_id": "m-1",
         "timestamp": 2**33,
         "type": "t",
-        "user_id": url.user,
+        # The broker compares it with the login, and with EXTERNAL only the broker knows which user that is.
+        **({"user_id": url.user} if url.mechanism != "EXTERNAL" else {}),
         "app_id": "a",
         "cluster_id": "",
     }
