@@ -16,7 +16,7 @@ from plumbline.wire.json_text import json_object
 from plumbline.wire.nats import HMsg, HPub, Msg, Operation, Pub
 from plumbline.wire.nats.jetstream import API_PREFIX, NO_RESPONDERS, ApiError
 
-LEARNS_WITHIN_S = 5.0
+LEARNS_WITHIN_S = 4.0  # less than a stage waits for an answer: what is refused for longer is the answer
 STREAM_NOT_FOUND = 10059
 _CREATES = (f"{API_PREFIX}.CONSUMER.CREATE.", f"{API_PREFIX}.CONSUMER.DURABLE.CREATE.")
 _PULLS = f"{API_PREFIX}.CONSUMER.MSG.NEXT."

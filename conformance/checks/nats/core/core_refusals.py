@@ -67,3 +67,13 @@ def hears_nothing(session: NatsSession, connection: NatsConnection) -> None:
         expected="nothing before PONG",
         actual="; ".join(map(str, came)),
     )
+
+
+def publish_violation(subject: str) -> str:
+    """The reason for a refused PUB: the document has the subject bare, servers have it in double quotes."""
+    return f'Permissions Violation for Publish to "?{re.escape(subject)}"?'
+
+
+def subscription_violation(subject: str) -> str:
+    """The reason for a refused SUB without a queue group, likewise."""
+    return f'Permissions Violation for Subscription to "?{re.escape(subject)}"?'

@@ -16,7 +16,9 @@ from plumbline.conformance.checks.nats.core.core_refusals import (
     goes_on,
     hears_nothing,
     judged,
+    publish_violation,
     refused,
+    subscription_violation,
 )
 from plumbline.conformance.checks.nats.core.core_users import client_of, listening, next_message
 from plumbline.conformance.nats.connection import NatsConnection
@@ -32,16 +34,6 @@ RESPONSES_EXPIRE_S = 1.0  # of the user "brief"
 LATE = 1.3
 ATTEMPTS = 3
 HEADERS = b"NATS/1.0\r\nA: b\r\n\r\n"
-
-
-def publish_violation(subject: str) -> str:
-    """The reason for a refused PUB: the document has the subject bare, servers have it in double quotes."""
-    return f'Permissions Violation for Publish to "?{re.escape(subject)}"?'
-
-
-def subscription_violation(subject: str) -> str:
-    """The reason for a refused SUB without a queue group, likewise."""
-    return f'Permissions Violation for Subscription to "?{re.escape(subject)}"?'
 
 
 @verifies("CORE-051", variant=VARIANT, source=ERRORS)
