@@ -13,6 +13,7 @@ import typer
 
 from plumbline.cli import LOADED_AT
 from plumbline.cli.exits import CommandGroup
+from plumbline.errors import ExitCode
 
 # In the order in which --help lists them. The command ``mitm-addon`` is in the module ``mitm_addon``.
 COMMANDS = (
@@ -93,9 +94,17 @@ def main() -> None:
     """The entry point of the console script. Once the command has ended, Ctrl-C is ignored: Python prints a
     traceback for it while it shuts down."""
     try:
-        app(prog_name="plumbline", obj=LOADED_AT)  # also as python -m plumbline
-    finally:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        try:
+            app(prog_name="plumbline", obj=LOADED_AT)  # also as python -m plumbline
+        finally:
+            _ignore_interrupts()
+    except KeyboardInterrupt:  # one more, between the end of the command and the line above
+        _ignore_interrupts()
+        raise SystemExit(ExitCode.INTERRUPTED) from None
+
+
+def _ignore_interrupts() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 if __name__ == "__main__":
