@@ -298,8 +298,8 @@ def _complete(content: _Content, channel: int) -> Method:
 
 def _check_text(shape: MethodSpec, arguments: Mapping[str, Any]) -> None:
     """Servers: a client's short strings must be UTF-8. A server may cut a reply text inside a character."""
-    for name, kind in shape.arguments.items():
-        if kind == "shortstr" and not arguments[name].isascii():
+    for name in shape.texts:
+        if not arguments[name].isascii():
             try:
                 arguments[name].encode()
             except UnicodeEncodeError:

@@ -127,6 +127,7 @@ class MethodSpec(Struct, frozen=True, gc=False, eq=False):
     ids: bytes  # the four bytes that begin its frame
     defaults: dict[str, Any]
     steps: tuple[_Step, ...]
+    texts: tuple[str, ...]  # the arguments that are short strings
 
     def __repr__(self) -> str:
         return self.name
@@ -228,6 +229,7 @@ def _shape(row: str) -> MethodSpec:
         ids=_IDS.pack(class_id, method_id),
         defaults={argument: _DEFAULTS.get(kind, 0) for argument, kind in arguments.items()},
         steps=tuple(_steps(arguments)),
+        texts=tuple(argument for argument, kind in arguments.items() if kind == "shortstr"),
     )
 
 

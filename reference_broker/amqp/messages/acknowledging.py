@@ -92,9 +92,9 @@ class Acknowledging:
 
     def resume_delivery(self, delivery: UnackedDelivery, now: int) -> None:
         """What is settled makes room: for its own consumer, or for all of a channel with a limit."""
-        queue = delivery.queue
-        if queues := self.queues_of_limited_channel(delivery):
-            self.deliveries.deliver_ready_all(queues, now)
+        queue, consumer = delivery.queue, delivery.consumer
+        if consumer is not None and consumer.channel.limit:
+            self.deliveries.deliver_ready_all(self.queues_of_limited_channel(delivery), now)
         elif queue.turn and len(queue.ready):
             self.deliveries.deliver_ready(queue, now)
 
