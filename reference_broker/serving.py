@@ -10,6 +10,7 @@ from typing import Any
 
 from plumbline.descriptors import allow_many_descriptors
 from plumbline.errors import PlumblineError
+from plumbline.garbage import collect_seldom
 from plumbline.reference_broker.durable import DurableShell
 from plumbline.reference_broker.registry import Defect
 
@@ -68,6 +69,7 @@ async def _serve(
         loop.add_signal_handler(number, stopped.set)
     broker.report = warn
     allow_many_descriptors()
+    collect_seldom()
     async with broker:
         for warning in (*broker.warnings, *broker.exposure()):
             warn(f"warning: {warning}")

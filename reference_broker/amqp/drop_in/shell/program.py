@@ -13,6 +13,7 @@ from pathlib import Path
 
 from plumbline.descriptors import allow_many_descriptors
 from plumbline.errors import PlumblineError
+from plumbline.garbage import collect_seldom
 from plumbline.reference_broker.amqp.connections.handshake import SERVER_PROPERTIES
 from plumbline.reference_broker.amqp.drop_in.flags import USAGE, read_flags
 from plumbline.reference_broker.amqp.drop_in.settings import Settings
@@ -61,6 +62,7 @@ class Program:
         for name in self.settings.without_effect:
             write("warning", f"The setting '{name}' has no effect in this server")
         allow_many_descriptors()
+        collect_seldom()
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self._end, number)

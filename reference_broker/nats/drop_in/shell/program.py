@@ -13,6 +13,7 @@ from typing import Any
 
 from plumbline.descriptors import allow_many_descriptors
 from plumbline.errors import PlumblineError
+from plumbline.garbage import collect_seldom
 from plumbline.reference_broker.nats.config import ConfigError
 from plumbline.reference_broker.nats.drop_in.flags import USAGE, read_flags
 from plumbline.reference_broker.nats.drop_in.monitoring import digest
@@ -123,6 +124,7 @@ class Program:
         """The exit code."""
         self._introduce()
         allow_many_descriptors()
+        collect_seldom()
         self._obey_signals()
         try:
             await self.server.start()
