@@ -158,7 +158,8 @@ class Messaging(State):
 
     def own_message(self, subject: bytes, reply: bytes | None, block: bytes, payload: bytes) -> RoutedMessage:
         """A message of the server's own."""
-        sizes = b"%d" % len(block), b"%d" % (len(block) + len(payload))
+        head_size = b"%d" % len(block) if block else b""  # which a message without headers does not have
+        sizes = head_size, b"%d" % (len(block) + len(payload))
         blank = b"" if reply is None and self.rules.blank_for_missing_reply else reply
         return framed_message(subject, blank, sizes, block, payload)
 
@@ -191,9 +192,10 @@ class Messaging(State):
         self, target: bytes, subject: bytes, reply: bytes | None, header_block: bytes, payload: bytes
     ) -> int:
         route = self.router.route(target)
+        message = self.own_message(subject, reply, header_block, payload)
         if target != subject:
-            route = self.router.route_with_subject(route, subject)
-        return self.router.deliver(route, self.own_message(subject, reply, header_block, payload), None)
+            return self.router.deliver_under(route, subject, message)
+        return self.router.deliver(route, message, None)
 
     def forget_routes(self) -> None:
         self.router.forget_routes()

@@ -37,6 +37,14 @@ class Route:
         self.served = served  # the service inside listens, too
 
 
+# Acknowledgements go to subjects of their own, each once: one route serves them all.
+_WITHOUT_RECEIVERS = {
+    (reserved, served): Route([], [], reserved=reserved, served=served)
+    for reserved in (False, True)
+    for served in (False, True)
+}
+
+
 class RoutedMessage:
     """One message on its way: what follows the start of the line, with headers and without.
 
@@ -132,26 +140,19 @@ class Router:
         return route
 
     def find_route(self, subject: bytes) -> Route:
+        matching = self.matching(subject)
+        reserved, served = subject.startswith(self.reserved_subjects), self.serves(subject)
+        if not matching:
+            return _WITHOUT_RECEIVERS[reserved, served]
         plain: list[Target] = []
         groups: dict[bytes, list[Target]] = {}
-        for subscription in self.matching(subject):
+        for subscription in matching:
             target = (subscription, self.head(subject, subscription))
             if subscription.queue is None:
                 plain.append(target)
             else:
                 groups.setdefault(subscription.queue, []).append(target)
-        return Route(
-            plain,
-            list(groups.values()),
-            reserved=subject.startswith(self.reserved_subjects),
-            served=self.serves(subject),
-        )
-
-    def route_with_subject(self, route: Route, subject: bytes) -> Route:
-        """The same receivers, with another subject."""
-        plain = [(subscription, self.head(subject, subscription)) for subscription, _ in route.plain]
-        groups = [[(member, self.head(subject, member)) for member, _ in group] for group in route.groups]
-        return Route(plain, groups)
+        return Route(plain, list(groups.values()), reserved=reserved, served=served)
 
     def matching(self, subject: bytes) -> list[Subscription]:
         found = self.subscriptions.match(subject)
@@ -170,6 +171,16 @@ class Router:
             count += self.deliver_to(subscription, head, message, publisher)
         for group in route.groups:
             count += self.deliver_to_one(group, message, publisher)
+        return count
+
+    def deliver_under(self, route: Route, subject: bytes, message: RoutedMessage) -> int:
+        """``deliver`` of a message of the server's own under another subject than the one that routed it."""
+        count = 0
+        for subscription, _ in route.plain:
+            count += self.deliver_to(subscription, self.head(subject, subscription), message, None)
+        for group in route.groups:
+            targets = [(member, self.head(subject, member)) for member, _ in group]
+            count += self.deliver_to_one(targets, message, None)
         return count
 
     def deliver_plainly(
