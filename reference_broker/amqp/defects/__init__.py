@@ -2,7 +2,7 @@
 
 The core knows nothing of them. A defect that only changes a method that comes in or goes out, or a refusal,
 is a row of TOML (``rows``). Every other is a function with ``@defect("AMQP-ACK-001")`` above it, which
-replaces one method or one value of a part of the broker.
+replaces one method or one value of a part of the broker. There is a folder for each part of the broker.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Defects that are rows of TOML: other arguments of a method that comes in or goes out, another refusal.
 
-Every ``*.toml`` in this folder has a table for each defect; its key is the name of the defect::
+Every ``*.toml`` below this folder has a table for each defect; its key is the name of the defect::
 
     [consume-no-wait-is-answered]
     breaks = ["AMQP-CONSUME-008"]
@@ -203,6 +203,6 @@ def _matches(method: str, patterns: tuple[str, ...]) -> bool:
     return any(fnmatchcase(method, pattern) for pattern in patterns)
 
 
-for _file in sorted(Path(__file__).parent.glob("*.toml")):
+for _file in sorted(Path(__file__).parent.rglob("*.toml")):
     for _defect in read(_file.read_text("utf-8")):
         add(_defect)

@@ -11,7 +11,7 @@ from plumbline.reference_broker.amqp.connections.connection import Channel
 from plumbline.reference_broker.amqp.core import Broker
 from plumbline.reference_broker.amqp.defects import defect, replace
 from plumbline.reference_broker.amqp.defects.alterations import handling, on_faults
-from plumbline.reference_broker.amqp.defects.routing import Headers, Step, Stops, leads
+from plumbline.reference_broker.amqp.defects.topology.routing import Headers, Step, Stops, leads
 from plumbline.reference_broker.amqp.lifecycle import Handler
 from plumbline.reference_broker.amqp.messages.message import (
     BCC,

@@ -13,7 +13,7 @@ from plumbline.reference_broker.amqp.connections.connection import (
 from plumbline.reference_broker.amqp.core import Broker
 from plumbline.reference_broker.amqp.defects import defect, replace
 from plumbline.reference_broker.amqp.defects.alterations import before_handling, handling
-from plumbline.reference_broker.amqp.defects.settling import (
+from plumbline.reference_broker.amqp.defects.messages.settling import (
     Taken,
     overlooks,
     pop,

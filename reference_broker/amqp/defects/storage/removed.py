@@ -9,7 +9,7 @@ from msgspec.structs import replace as with_fields
 from plumbline.reference_broker.amqp.core import Broker
 from plumbline.reference_broker.amqp.defects import defect, replace
 from plumbline.reference_broker.amqp.defects.alterations import handling
-from plumbline.reference_broker.amqp.defects.durability import when_restored
+from plumbline.reference_broker.amqp.defects.storage.durability import when_restored
 from plumbline.reference_broker.amqp.lifecycle import Handler
 from plumbline.reference_broker.amqp.messages.dead_letters import EXPIRED, MAXLEN
 from plumbline.reference_broker.amqp.messages.message import PublishedMessage, QueueEntry

@@ -8,7 +8,7 @@ from plumbline.reference_broker.amqp.defects import defect, replace
 from plumbline.reference_broker.amqp.defects.alterations import (
     handling,
 )
-from plumbline.reference_broker.amqp.defects.settling import (
+from plumbline.reference_broker.amqp.defects.messages.settling import (
     UNKNOWN,
     Taken,
     overlooks,

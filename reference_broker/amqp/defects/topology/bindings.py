@@ -9,7 +9,7 @@ from plumbline.reference_broker.amqp.connections.connection import Channel
 from plumbline.reference_broker.amqp.core import Broker
 from plumbline.reference_broker.amqp.defects import defect, replace
 from plumbline.reference_broker.amqp.defects.alterations import before_handling, handling
-from plumbline.reference_broker.amqp.defects.routing import Step, Stops, leads
+from plumbline.reference_broker.amqp.defects.topology.routing import Step, Stops, leads
 from plumbline.reference_broker.amqp.lifecycle import Handler
 from plumbline.reference_broker.amqp.messages.message import PublishedMessage
 from plumbline.reference_broker.amqp.topology.exchanges import (

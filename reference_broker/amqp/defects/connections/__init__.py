@@ -1,0 +1,1 @@
+"""Defects of connections: how connections and channels begin and end, who may do what, and what settings limit."""

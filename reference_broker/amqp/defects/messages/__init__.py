@@ -1,0 +1,1 @@
+"""Defects of messages: publishing, delivering, acknowledging, expiry, dead letters, and whose turn it is."""

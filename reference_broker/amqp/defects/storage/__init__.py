@@ -1,0 +1,1 @@
+"""Defects of the store: what a restart brings back."""

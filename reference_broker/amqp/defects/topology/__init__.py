@@ -1,0 +1,1 @@
+"""Defects of topology: queues, exchanges, bindings, and where they lead."""
