@@ -1,6 +1,6 @@
 """A scenario: a function, marked ``@scenario``, that gives the client under test work and judges the traffic.
 
-They stand in ``conformance/clients/scenarios/{nats,amqp}_*.py``: the file says which protocol they speak.
+They are in ``conformance/clients/scenarios/{nats,amqp}/``: the folder is the protocol that they speak.
 """
 
 from __future__ import annotations
@@ -93,16 +93,16 @@ def scenario_of(function: Callable[[Any], None]) -> Scenario | None:
     marked: _ScenarioOptions | None = getattr(function, _ATTRIBUTE, None)
     if marked is None:
         return None
-    module = function.__module__.rpartition(".")[2]
+    protocol, module = function.__module__.split(".")[-2:]
     check = Check(
-        id=f"{module}::{function.__name__}",
+        id=f"{protocol}_{module}::{function.__name__}",
         title=(function.__doc__ or function.__name__).strip().splitlines()[0],
         requirements=marked.requirements,
         run=function,
         source=marked.source,
         where=f"{module_path(function)}:{function.__code__.co_firstlineno}",
     )
-    return Scenario(check, module.partition("_")[0], marked.needs, marked.stage)
+    return Scenario(check, protocol, marked.needs, marked.stage)
 
 
 def all_scenarios(protocol: str = "") -> list[Scenario]:
@@ -110,8 +110,8 @@ def all_scenarios(protocol: str = "") -> list[Scenario]:
     package = importlib.import_module(_SCENARIOS)
     modules = [
         importlib.import_module(module.name)
-        for module in pkgutil.iter_modules(package.__path__, f"{_SCENARIOS}.")
-        if module.name.rpartition(".")[2].partition("_")[0] in ("nats", "amqp")
+        for module in pkgutil.walk_packages(package.__path__, f"{_SCENARIOS}.")
+        if not module.ispkg
     ]
     found = [
         scenario_of(value)

@@ -17,9 +17,7 @@ from msgspec import Struct
 
 from plumbline.conformance.clients.compat.responder import ResponderScene, VendorFailedError
 from plumbline.conformance.clients.nats.scene import payload_of
-from plumbline.conformance.clients.scenarios import nats_kv as kv
-from plumbline.conformance.clients.scenarios import nats_objects as objects
-from plumbline.conformance.clients.scenarios import nats_services as services
+from plumbline.conformance.clients.scenarios.nats import kv, objects, services
 from plumbline.conformance.polling import POLL_INTERVAL_S
 from plumbline.wire.nats import HPub, Sub
 

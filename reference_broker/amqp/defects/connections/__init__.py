@@ -1,1 +1,1 @@
-"""Defects of connections: how connections and channels begin and end, who may do what, and what settings limit."""
+"""Defects of connections and channels: how they begin and end, who may do what, what settings limit."""

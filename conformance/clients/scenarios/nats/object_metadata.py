@@ -8,7 +8,7 @@ from typing import Any
 from plumbline.conformance.clients.nats.scene import NatsScene, expect_error, expect_success, payload_of
 from plumbline.conformance.clients.protocol import AdapterAnswer
 from plumbline.conformance.clients.scenario import scenario
-from plumbline.conformance.clients.scenarios.nats_objects import (
+from plumbline.conformance.clients.scenarios.nats.objects import (
     BUCKET,
     NUID,
     OBJECT,

@@ -14,8 +14,8 @@ from plumbline.conformance.suite import all_checks
 from plumbline.conformance.target import open_target
 from plumbline.verdicts import CheckResult, Outcome
 from tests.certificates import Certificates
+from tests.conformance.nats.test_links import OFFER, nats_url, pong
 from tests.conformance.scripted import INFO, Script, scripted
-from tests.conformance.test_links import OFFER, nats_url, pong
 
 TLS_RECORD = b"\x16"
 AVAILABLE = INFO.replace(b"}", b',"tls_available":true}')

@@ -20,7 +20,7 @@ from plumbline.servers.amqp.garagemq import GarageMQ, garagemq_server
 from plumbline.servers.nats.nats_server import MissingServer
 from tests.cli.command import verify
 
-WAIVERS = Path(__file__).parents[2] / "servers" / "waivers" / "garagemq.toml"
+WAIVERS = Path(__file__).parents[3] / "servers" / "waivers" / "garagemq.toml"
 KILLS = """title     A request that GarageMQ does not survive
 source    nowhere
 verifies  AMQP-ACK-001

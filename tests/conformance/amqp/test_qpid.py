@@ -20,7 +20,7 @@ from plumbline.servers.amqp.qpid import Qpid, dependencies, qpid_server
 from plumbline.servers.nats.nats_server import MissingServer
 from tests.cli.command import verify
 
-WAIVERS = Path(__file__).parents[2] / "servers" / "waivers" / "qpid.toml"
+WAIVERS = Path(__file__).parents[3] / "servers" / "waivers" / "qpid.toml"
 
 
 @pytest.fixture

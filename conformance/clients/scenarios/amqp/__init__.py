@@ -1,0 +1,1 @@
+"""Scenarios for client libraries of AMQP 0-9-1."""

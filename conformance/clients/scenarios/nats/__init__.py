@@ -1,0 +1,1 @@
+"""Scenarios for client libraries of NATS and JetStream."""
