@@ -53,7 +53,7 @@ class CoreRules(Struct, frozen=True):
     def of(cls, level: Level) -> CoreRules:
         v2_12 = level >= (2, 12)
         return cls(
-            version=VERSIONS.get(level, ".".join(map(str, level)) + ".0"),
+            version=release_of(level),
             api_level=api_level(level) if v2_12 else 0,
             connect_info=v2_12,
             no_responders_names_subject=v2_12,
@@ -62,8 +62,13 @@ class CoreRules(Struct, frozen=True):
             second_connect_drops_subscriptions=level >= (2, 11),
             reserved_subjects=(b"_GR_.",)
             + ((b"$NRG.",) if level >= (2, 11) else ())
-            + ((b"$GR.",) if level >= NEWEST else ()),  # in 2.15.2, not yet in 2.15.0
+            + ((b"$GR.",) if level >= (2, 15) else ()),  # in 2.15.2, not yet in 2.15.0
         )
+
+
+def release_of(level: Level) -> str:
+    """The version that a server of this level shows."""
+    return VERSIONS.get(level, ".".join(map(str, level)) + ".0")
 
 
 def api_level(level: Level) -> int:

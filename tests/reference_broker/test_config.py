@@ -15,7 +15,7 @@ from plumbline.reference_broker.nats.config import (
     Permissions,
 )
 from plumbline.reference_broker.nats.config_file import convert
-from plumbline.reference_broker.nats.levels import NEWEST, parse_level
+from plumbline.reference_broker.nats.levels import NEWEST, CoreRules, Level, parse_level
 
 
 def test_every_variant_of_the_suite_can_be_served() -> None:
@@ -159,3 +159,16 @@ EXPORTER = {"exporter": {"exports": [{"service": "ask", "response_type": "stream
 def test_a_wrong_account_is_named(fields: dict[str, object], problem: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(problem)):
         convert(fields)
+
+
+@pytest.mark.parametrize(
+    ("level", "reserved"),
+    [
+        ((2, 10), (b"_GR_.",)),
+        ((2, 14), (b"_GR_.", b"$NRG.")),
+        ((2, 15), (b"_GR_.", b"$NRG.", b"$GR.")),
+        ((2, 16), (b"_GR_.", b"$NRG.", b"$GR.")),
+    ],
+)
+def test_what_a_later_level_reserves_is_added(level: Level, reserved: tuple[bytes, ...]) -> None:
+    assert CoreRules.of(level).reserved_subjects == reserved

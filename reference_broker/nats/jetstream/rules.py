@@ -1,14 +1,14 @@
 """Differences between server releases: one named rule each, chosen by level.
 
 Nothing else in the package asks for the level. A rule's text says what holds when it is true. A level answers
-as the release that ``levels.VERSIONS`` names for it, with which it was compared.
+as the release that ``levels.release_of`` names for it, with which it was compared.
 """
 
 from __future__ import annotations
 
 from msgspec import Struct
 
-from plumbline.reference_broker.nats.levels import VERSIONS, Level, api_level
+from plumbline.reference_broker.nats.levels import Level, api_level, release_of
 
 
 class Rules(Struct):
@@ -108,7 +108,7 @@ class Rules(Struct):
     def of(cls, level: Level) -> Rules:
         v2_10, v2_11, v2_12, v2_14 = (level >= (2, minor) for minor in (10, 11, 12, 14))
         return cls(
-            version=VERSIONS.get(level, ".".join(map(str, level)) + ".0"),
+            version=release_of(level),
             api_level=api_level(level),
             no_wait_ends_with_404=v2_11,
             no_wait_never_lingers=v2_11,
