@@ -21,7 +21,8 @@ STREAM_CONFIG = _words("""
     max_msg_size discard discard_new_per_subject storage num_replicas no_ack duplicate_window
     placement mirror sources compression first_seq subject_transform republish sealed deny_delete
     deny_purge allow_rollup_hdrs allow_direct mirror_direct consumer_limits metadata allow_msg_ttl
-    subject_delete_marker_ttl allow_msg_counter allow_atomic allow_msg_schedules persist_mode
+    subject_delete_marker_ttl allow_msg_counter allow_atomic allow_batched allow_msg_schedules
+    persist_mode
 """)
 CONSUMER_CONFIG = _words("""
     description deliver_policy opt_start_seq opt_start_time ack_policy ack_wait max_deliver backoff
