@@ -9,9 +9,6 @@ from msgspec import Struct
 
 from plumbline.untrusted import BadInputError, parse_json
 
-NO_MESSAGE = 10037  # err_code: "no message found"
-NO_STREAM = 10059
-
 
 class ApiError(Struct, frozen=True):
     """``error`` of a refusal."""

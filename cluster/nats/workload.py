@@ -12,12 +12,13 @@ from contextlib import suppress
 from random import Random
 
 from plumbline.cluster.history import Attempt, AttemptOutcome, message_text
-from plumbline.cluster.nats.answers import NO_MESSAGE, read_answer
+from plumbline.cluster.nats.answers import read_answer
 from plumbline.cluster.nats.connection import Message, NodeConnection
 from plumbline.cluster.nats.history import LeaderRead
 from plumbline.cluster.nats.reading import number_in
 from plumbline.cluster.publishing import Processes, Publisher, UrlOf
 from plumbline.wire.nats import HPub, Pub
+from plumbline.wire.nats.jetstream import NO_MESSAGE_FOUND
 
 READS_PER_S = 20.0
 INFO_EVERY_S = 0.5
@@ -154,5 +155,5 @@ class LeaderReader:
         elif answer.message is not None:
             found = message_text(answer.message.data)
             self._shared.reads.append(LeaderRead(invoked, now, self._node, sequence, found))
-        elif answer.err_code == NO_MESSAGE:
+        elif answer.err_code == NO_MESSAGE_FOUND:
             self._shared.reads.append(LeaderRead(invoked, now, self._node, sequence, None))

@@ -14,10 +14,9 @@ from plumbline.conformance.nats.statuses import status_code
 from plumbline.wire.errors import ProtocolError
 from plumbline.wire.json_text import json_object
 from plumbline.wire.nats import HMsg, HPub, Msg, Operation, Pub
-from plumbline.wire.nats.jetstream import API_PREFIX, NO_RESPONDERS, ApiError
+from plumbline.wire.nats.jetstream import API_PREFIX, NO_RESPONDERS, STREAM_NOT_FOUND, ApiError
 
 LEARNS_WITHIN_S = 4.0  # less than a stage waits for an answer: what is refused for longer is the answer
-STREAM_NOT_FOUND = 10059
 _CREATES = (f"{API_PREFIX}.CONSUMER.CREATE.", f"{API_PREFIX}.CONSUMER.DURABLE.CREATE.")
 _PULLS = f"{API_PREFIX}.CONSUMER.MSG.NEXT."
 _ENDS_CONSUMER = f"{API_PREFIX}.CONSUMER.DELETE."

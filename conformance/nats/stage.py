@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from plumbline.conformance.limits import DEFAULT_WITHIN_S
-from plumbline.conformance.nats.new_in_cluster import STREAM_NOT_FOUND
 from plumbline.conformance.nats.statuses import status_code
 from plumbline.conformance.outcomes import Failed, Inconclusive, Unsupported, Untestable
 from plumbline.conformance.polling import POLL_INTERVAL_S, poll_state
@@ -25,7 +24,7 @@ from plumbline.untrusted import BadInputError, parse_json
 from plumbline.wire.errors import ProtocolError
 from plumbline.wire.nats import Err, HMsg, HPub, Msg, Pub, Sub
 from plumbline.wire.nats.headers import encode_headers
-from plumbline.wire.nats.jetstream import API_PREFIX, NO_RESPONDERS, ApiError, api_subject
+from plumbline.wire.nats.jetstream import API_PREFIX, NO_RESPONDERS, STREAM_NOT_FOUND, ApiError, api_subject
 
 if TYPE_CHECKING:
     from plumbline.conformance.nats.connection import NatsConnection

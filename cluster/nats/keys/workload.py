@@ -12,12 +12,13 @@ from contextlib import suppress
 from random import Random
 
 from plumbline.cluster.history import AttemptOutcome, message_text
-from plumbline.cluster.nats.answers import NO_MESSAGE, NO_STREAM, read_answer
+from plumbline.cluster.nats.answers import read_answer
 from plumbline.cluster.nats.connection import Message
 from plumbline.cluster.nats.keys.history import KeyCopy, KeyUpdate
 from plumbline.cluster.nats.reading import STATUS, Requests, number_in, status_of
 from plumbline.cluster.publishing import Processes
 from plumbline.wire.errors import ProtocolError
+from plumbline.wire.nats.jetstream import NO_MESSAGE_FOUND, STREAM_NOT_FOUND
 from plumbline.wire.units import SECOND
 
 WRITERS = 3
@@ -143,7 +144,7 @@ class KeyWriter:
         answer = await requests.api(f"STREAM.MSG.GET.{self._shared.stream}", asked, ANSWERED_WITHIN_S)
         if answer.message is not None:
             self._revisions[key] = answer.message.seq
-        elif answer.err_code == NO_MESSAGE:
+        elif answer.err_code == NO_MESSAGE_FOUND:
             self._revisions[key] = 0
 
 
@@ -157,7 +158,7 @@ async def read_keys(shared: KeyProcesses, node: int) -> KeyCopy:
             return KeyCopy(node, {}, "it does not run")
         await requests.connect(url)
         info = await requests.api(f"STREAM.INFO.{shared.stream}")
-        if info.err_code == NO_STREAM:
+        if info.err_code == STREAM_NOT_FOUND:
             return KeyCopy(node, {})  # with the stream, everything is gone
         for key in sorted({one.key for one in shared.updates}):
             subject = f"$JS.API.DIRECT.GET.{shared.stream}.{shared.subject(key)}"

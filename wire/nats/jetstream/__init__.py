@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from plumbline.wire.nats.jetstream.acks import ACK_PREFIX, Ack, AckKind, AckSubject
 from plumbline.wire.nats.jetstream.replies import (
+    NO_MESSAGE_FOUND,
+    STREAM_NOT_FOUND,
     ApiError,
     ConsumerInfo,
     PubAck,
@@ -65,6 +67,7 @@ __all__ = [
     "LEADERSHIP_CHANGE",
     "MESSAGE_SIZE_EXCEEDS_MAX_BYTES",
     "NO_MESSAGES",
+    "NO_MESSAGE_FOUND",
     "NO_RESPONDERS",
     "PENDING_BYTES",
     "PENDING_MESSAGES",
@@ -74,6 +77,7 @@ __all__ = [
     "REQUEST_TIMEOUT",
     "REQUIRED_API_LEVEL",
     "SERVER_SHUTDOWN",
+    "STREAM_NOT_FOUND",
     "SUBJECT",
     "WRONG_PIN_ID",
     "Ack",

@@ -16,6 +16,10 @@ from msgspec import Struct, field
 
 from plumbline.wire.json_text import json_object, shaped
 
+# ``err_code`` of what programs look for in an answer (nats-server, errors.json).
+STREAM_NOT_FOUND = 10059
+NO_MESSAGE_FOUND = 10037
+
 
 class ApiError(Struct, frozen=True):
     """The ``error`` object of a reply: ``code`` as in HTTP, ``err_code`` tells which (ADR-7)."""

@@ -14,11 +14,12 @@ from plumbline.reference_broker.nats.core import Broker
 from plumbline.reference_broker.nats.defects import add, new, replace
 from plumbline.reference_broker.nats.defects.api_alterations import Fields, body_of
 from plumbline.reference_broker.nats.defects.methods import jetstream_of
+from plumbline.reference_broker.nats.jetstream import errors
 from plumbline.reference_broker.nats.jetstream.api.requests import Request
 from plumbline.reference_broker.nats.jetstream.api.routing import ROUTES, Api, ApiRoute
+from plumbline.reference_broker.nats.jetstream.errors import ErrorCode
 from plumbline.reference_broker.nats.jetstream.streams.config import MAX_NAME
 
-STREAM_NOT_FOUND, CONSUMER_NOT_FOUND, INVALID_CONFIG = 10059, 10014, 10052
 _UNFIT = str.maketrans(dict.fromkeys("*>./\\", "_"))
 
 Otherwise = Callable[[Api, Request], Request | Fields]
@@ -102,59 +103,64 @@ def _without_empty_filters(config: Body, names: list[str]) -> None:
 
 CREATE_STREAM, CREATE_CONSUMER = "stream_create", "consumer_create"
 
-# The requirement, the name, the kind of request, the err_code that is right, part of its text, and what is
+# The requirement, the name, the kind of request, the error that is right, part of its text, and what is
 # done in its place.
-_ACCEPTED: tuple[tuple[str, str, str, int, str, Otherwise], ...] = (
-    ("JS-API-031", "stream-in-use", CREATE_STREAM, 10058, "", _existing),
-    ("JS-API-033", "stream-overlap", CREATE_STREAM, 10065, "", _with_body(_elsewhere)),
-    ("JS-API-038", "stream-name-with-wildcards", CREATE_STREAM, INVALID_CONFIG, "stream name is required",
-     _renamed(lambda name: name.translate(_UNFIT))),
-    ("JS-API-040", "stream-name-with-separators", CREATE_STREAM, 10128, "",
-     _renamed(lambda name: name.translate(_UNFIT))),
-    ("JS-API-042", "stream-name-too-long", CREATE_STREAM, INVALID_CONFIG, "stream name is too long",
-     _renamed(lambda name: name[:MAX_NAME])),
-    ("JS-API-048", "stream-on-the-api", CREATE_STREAM, INVALID_CONFIG, "jetstream api",
+_ACCEPTED: tuple[tuple[str, str, str, ErrorCode, str, Otherwise], ...] = (
+    ("JS-API-031", "stream-in-use", CREATE_STREAM, errors.STREAM_NAME_IN_USE, "", _existing),
+    ("JS-API-033", "stream-overlap", CREATE_STREAM, errors.STREAM_SUBJECT_OVERLAP, "",
      _with_body(_elsewhere)),
-    ("JS-API-057", "stream-update-of-none", "stream_update", STREAM_NOT_FOUND, "", _as_created),
-    ("JS-API-063", "stream-update-of-another", "stream_update", 10056, "",
+    ("JS-API-038", "stream-name-with-wildcards", CREATE_STREAM, errors.STREAM_INVALID_CONFIG,
+     "stream name is required", _renamed(lambda name: name.translate(_UNFIT))),
+    ("JS-API-040", "stream-name-with-separators", CREATE_STREAM, errors.STREAM_NAME_HAS_PATH_SEPARATORS,
+     "", _renamed(lambda name: name.translate(_UNFIT))),
+    ("JS-API-042", "stream-name-too-long", CREATE_STREAM, errors.STREAM_INVALID_CONFIG,
+     "stream name is too long", _renamed(lambda name: name[:MAX_NAME])),
+    ("JS-API-048", "stream-on-the-api", CREATE_STREAM, errors.STREAM_INVALID_CONFIG, "jetstream api",
+     _with_body(_elsewhere)),
+    ("JS-API-057", "stream-update-of-none", "stream_update", errors.STREAM_NOT_FOUND, "", _as_created),
+    ("JS-API-063", "stream-update-of-another", "stream_update", errors.STREAM_MISMATCH, "",
      _with_body(lambda body, names: body.update(name=names[0]))),
-    ("JS-API-064", "stream-info-of-none", "stream_info", STREAM_NOT_FOUND, "", _as(config={}, state={})),
-    ("JS-API-066", "stream-delete-of-none", "stream_delete", STREAM_NOT_FOUND, "", _as(success=True)),
-    ("JS-API-084", "purge-of-none", "stream_purge", STREAM_NOT_FOUND, "", _as(success=True, purged=0)),
-    ("JS-API-135", "consumer-durable-without-name", CREATE_CONSUMER, 10018, "",
+    ("JS-API-064", "stream-info-of-none", "stream_info", errors.STREAM_NOT_FOUND, "",
+     _as(config={}, state={})),
+    ("JS-API-066", "stream-delete-of-none", "stream_delete", errors.STREAM_NOT_FOUND, "", _as(success=True)),
+    ("JS-API-084", "purge-of-none", "stream_purge", errors.STREAM_NOT_FOUND, "", _as(success=True, purged=0)),
+    ("JS-API-135", "consumer-durable-without-name", CREATE_CONSUMER, errors.CONSUMER_DURABLE_NOT_SET, "",
      _with_config(lambda config, names: config.update(durable_name=names[1]))),
-    ("JS-API-136", "consumer-ephemeral-with-durable-name", CREATE_CONSUMER, 10020, "",
+    ("JS-API-136", "consumer-ephemeral-with-durable-name", CREATE_CONSUMER,
+     errors.CONSUMER_EPHEMERAL_WITH_DURABLE, "",
      _with_config(lambda config, names: config.pop("durable_name"))),
-    ("JS-API-137", "consumer-without-stream", CREATE_CONSUMER, STREAM_NOT_FOUND, "", _as_there),
-    ("JS-API-142", "consumer-name-with-separators", CREATE_CONSUMER, 10127, "",
-     _renamed(lambda name: name.translate(_UNFIT))),
-    ("JS-API-143", "consumer-name-too-long", CREATE_CONSUMER, 10102, "",
+    ("JS-API-137", "consumer-without-stream", CREATE_CONSUMER, errors.STREAM_NOT_FOUND, "", _as_there),
+    ("JS-API-142", "consumer-name-with-separators", CREATE_CONSUMER,
+     errors.CONSUMER_NAME_HAS_PATH_SEPARATORS, "", _renamed(lambda name: name.translate(_UNFIT))),
+    ("JS-API-143", "consumer-name-too-long", CREATE_CONSUMER, errors.CONSUMER_NAME_TOO_LONG, "",
      _renamed(lambda name: name[:MAX_NAME])),
-    ("JS-API-146", "consumer-filter-of-another-subject", CREATE_CONSUMER, 10131, "",
+    ("JS-API-146", "consumer-filter-of-another-subject", CREATE_CONSUMER,
+     errors.CONSUMER_FILTER_NOT_MATCHING_SUBJECT, "",
      _with_config(lambda config, names: config.update(filter_subject=".".join(names[2:])))),
-    ("JS-API-148", "consumer-action-create", CREATE_CONSUMER, 10148, "",
+    ("JS-API-148", "consumer-action-create", CREATE_CONSUMER, errors.CONSUMER_ALREADY_EXISTS, "",
      _with_body(lambda body, names: body.pop("action"))),
-    ("JS-API-149", "consumer-action-update", CREATE_CONSUMER, 10149, "",
+    ("JS-API-149", "consumer-action-update", CREATE_CONSUMER, errors.CONSUMER_DOES_NOT_EXIST, "",
      _with_body(lambda body, names: body.pop("action"))),
-    ("JS-API-152", "consumer-names-without-stream", "consumer_names", STREAM_NOT_FOUND, "",
+    ("JS-API-152", "consumer-names-without-stream", "consumer_names", errors.STREAM_NOT_FOUND, "",
      _as(total=0, offset=0, limit=1024, consumers=[])),
-    ("JS-API-153", "consumer-info-of-none", "consumer_info", CONSUMER_NOT_FOUND, "", _as_there),
-    ("JS-API-154", "consumer-info-without-stream", "consumer_info", STREAM_NOT_FOUND, "", _as_there),
-    ("JS-API-158", "consumer-delete-of-none", "consumer_delete", CONSUMER_NOT_FOUND, "", _as(success=True)),
-    ("JS-API-159", "consumer-limit", CREATE_CONSUMER, 10026, "", _without_limit),
-    ("JS-API-161", "consumer-filters-of-two-kinds", CREATE_CONSUMER, 10136, "",
+    ("JS-API-153", "consumer-info-of-none", "consumer_info", errors.CONSUMER_NOT_FOUND, "", _as_there),
+    ("JS-API-154", "consumer-info-without-stream", "consumer_info", errors.STREAM_NOT_FOUND, "", _as_there),
+    ("JS-API-158", "consumer-delete-of-none", "consumer_delete", errors.CONSUMER_NOT_FOUND, "",
+     _as(success=True)),
+    ("JS-API-159", "consumer-limit", CREATE_CONSUMER, errors.CONSUMER_LIMIT_REACHED, "", _without_limit),
+    ("JS-API-161", "consumer-filters-of-two-kinds", CREATE_CONSUMER, errors.CONSUMER_DUPLICATE_FILTERS, "",
      _with_config(lambda config, names: config.pop("filter_subjects"))),
-    ("JS-API-162", "consumer-filters-that-overlap", CREATE_CONSUMER, 10138, "",
-     _with_config(lambda config, names: config.update(filter_subjects=config["filter_subjects"][:1]))),
-    ("JS-API-163", "consumer-filter-of-nothing", CREATE_CONSUMER, 10139, "",
+    ("JS-API-162", "consumer-filters-that-overlap", CREATE_CONSUMER, errors.CONSUMER_OVERLAPPING_FILTERS,
+     "", _with_config(lambda config, names: config.update(filter_subjects=config["filter_subjects"][:1]))),
+    ("JS-API-163", "consumer-filter-of-nothing", CREATE_CONSUMER, errors.CONSUMER_EMPTY_FILTER, "",
      _with_config(_without_empty_filters)),
-    ("JS-API-169", "mirror-with-subjects", CREATE_STREAM, 10034, "",
+    ("JS-API-169", "mirror-with-subjects", CREATE_STREAM, errors.MIRROR_WITH_SUBJECTS, "",
      _with_body(lambda body, names: body.pop("subjects"))),
 )  # fmt: skip
 
 
 def _accepted(
-    requirement: str, name: str, kind: str, err_code: int, saying: str, otherwise: Otherwise
+    requirement: str, name: str, kind: str, right: ErrorCode, saying: str, otherwise: Otherwise
 ) -> None:
     def alter(broker: Broker) -> None:
         api = jetstream_of(broker).api
@@ -163,7 +169,7 @@ def _accepted(
         def altered(route: ApiRoute, request: Request, header_block: bytes) -> Fields:
             fields = answer(route, request, header_block)
             error = fields.get("error", {}) if route.kind == kind else {}
-            if error.get("err_code") != err_code or saying not in error["description"]:
+            if error.get("err_code") != right.err_code or saying not in error["description"]:
                 return fields
             instead = otherwise(api, request)
             if isinstance(instead, Request):
@@ -172,7 +178,7 @@ def _accepted(
 
         replace(api, "answer", altered)
 
-    summary = f"What is to be refused with {err_code} is accepted ({name})."
+    summary = f"What is to be refused with {right.err_code} is accepted ({name})."
     add(new(f"{name}-is-accepted", (requirement,), summary, alter))
 
 

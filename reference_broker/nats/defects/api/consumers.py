@@ -21,6 +21,7 @@ from plumbline.reference_broker.nats.defects.methods import jetstream_of
 from plumbline.reference_broker.nats.jetstream.api import consumers as consumer_api
 from plumbline.reference_broker.nats.jetstream.api.requests import Request
 from plumbline.reference_broker.nats.jetstream.api.routing import Answer, ApiRoute
+from plumbline.reference_broker.nats.jetstream.errors import CONSUMER_NAME_HAS_PATH_SEPARATORS
 
 CREATE, NAMES, LIST, DELETE = "consumer_create", "consumer_names", "consumer_list", "consumer_delete"
 
@@ -126,7 +127,7 @@ def consumer_name_with_wildcards_has_another_code(broker: Broker) -> None:
 
     def change(fields: Fields, request: Request) -> None:
         if "error" in fields and set("*>") & set(request.names[-1]):
-            fields["error"].update(code=400, err_code=10127)
+            fields["error"].update(code=400, err_code=CONSUMER_NAME_HAS_PATH_SEPARATORS.err_code)
 
     alter_answer(broker, CREATE, change)
 
