@@ -82,6 +82,8 @@ CAPTURE_UNKNOWN_BYTES = 64 * 1024
 CAPTURE_UNKNOWN_TOTAL_BYTES = 64 * 1024 * 1024
 # Of each segment, in which a protocol is recognized.
 CAPTURE_RECOGNITION_BYTES = 4 * 1024
+# One operation, or one frame. A capture is not the place to refuse what a server was configured to take.
+CAPTURE_OPERATION_BYTES = 64 * 1024 * 1024 + 1024
 # Of unfinished operations of all connections together: the oldest one is undecodable.
 CAPTURE_UNFINISHED_BYTES = 256 * 1024 * 1024
 # Of unfinished contents in one direction of an AMQP connection, in bytes of memory: many small frames of one

@@ -6,7 +6,7 @@ import struct
 from collections.abc import Sequence
 from typing import Any
 
-from plumbline.bounds import CAPTURE_UNFINISHED_CONTENT_BYTES
+from plumbline.bounds import CAPTURE_OPERATION_BYTES, CAPTURE_UNFINISHED_CONTENT_BYTES
 from plumbline.captures.amqp.redaction import AmqpRedactor
 from plumbline.captures.dialects import StreamDecoder
 from plumbline.captures.redaction import redacted_text
@@ -23,7 +23,7 @@ from plumbline.wire.amqp import (
 )
 from plumbline.wire.sender import Direction
 
-LIMITS = Limits(frame_max=64 * 1024 * 1024, max_unfinished=CAPTURE_UNFINISHED_CONTENT_BYTES)
+LIMITS = Limits(frame_max=CAPTURE_OPERATION_BYTES, max_unfinished=CAPTURE_UNFINISHED_CONTENT_BYTES)
 _METHOD = struct.Struct(">BHIHH")
 _CONNECTION_START = (10, 10)
 

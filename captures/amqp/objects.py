@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from plumbline.captures.operations import OperationRow
-from plumbline.wire.amqp import Method
+from plumbline.wire.amqp import OBJECT_ARGUMENTS, Method
 from plumbline.wire.sender import Direction
 
-OBJECTS = frozenset({"queue", "exchange", "destination", "source"})  # arguments that name one
 NOT_FOUND = 404
 _EXCHANGES = frozenset({"exchange", "source"})
 
@@ -120,7 +119,7 @@ class RecordedObjects:
 
 def _named(method: Method) -> Iterator[tuple[str, str]]:
     """Kind and name of what a client's method is about; what the server has of its own is left out."""
-    for argument in OBJECTS & method.arguments.keys():
+    for argument in OBJECT_ARGUMENTS & method.arguments.keys():
         name = method.arguments[argument]
         if name and not name.startswith("amq."):
             of_exchange = argument in _EXCHANGES or method.method.startswith("exchange.")

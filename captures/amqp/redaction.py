@@ -1,6 +1,6 @@
 """Masks secrets in a copy of what an AMQP client sends: SASL responses and secrets that replace them.
 
-Follows the frames, not what is in them, save for the three methods that carry a secret. NUL bytes stay, so a
+Follows the frames, not what is in them, save for the methods that carry a secret. NUL bytes stay, so a
 PLAIN response still has its three parts.
 Sources: AMQP 0-9-1, sections 4.2.3 and 1.4 (connection.start-ok, secure-ok); RabbitMQ, update-secret.
 """
@@ -11,6 +11,8 @@ import struct
 
 from plumbline.captures.nats.redaction import NatsRedactor
 from plumbline.captures.redaction import MASK, Redactor
+from plumbline.wire.amqp import SHAPES
+from plumbline.wire.amqp.secrets import SECRETS
 
 _HEADER_BYTES = 8  # of the protocol header
 _FRAME = struct.Struct(">BHI")
@@ -20,11 +22,23 @@ _METHOD = 1
 
 # What a method's arguments are: how many bytes a length has, and whether what it measures is secret.
 _Argument = tuple[int, bool]
+_LENGTH_BYTES = {"shortstr": 1, "longstr": 4, "table": 4}
+
+
+def _up_to_secret(method: str, secret: str) -> tuple[_Argument, ...]:
+    """The arguments of a method as far as they are followed. Each of them begins with its length."""
+    names = list(SHAPES[method].arguments.items())
+    return tuple(
+        (_LENGTH_BYTES[kind], name == secret)
+        for name, kind in names[: [name for name, _ in names].index(secret) + 1]
+    )
+
+
 _SECRET_METHODS: dict[tuple[int, int], tuple[_Argument, ...]] = {
-    (10, 11): ((4, False), (1, False), (4, True)),  # start-ok: client_properties, mechanism, response, locale
-    (10, 21): ((4, True),),  # secure-ok: response
-    (10, 70): ((4, True),),  # update-secret: new_secret, reason
+    (SHAPES[method].class_id, SHAPES[method].method_id): _up_to_secret(method, secret)
+    for method, secret in SECRETS.items()
 }
+_SECRET_CLASSES = {class_id for class_id, _ in _SECRET_METHODS}
 
 
 class AmqpRedactor:
@@ -53,7 +67,11 @@ class AmqpRedactor:
                     self._secret = None
             elif not self._head and size - at >= _HEAD.size:
                 kind, _, length, class_id, method_id = unpack(data, at)
-                if kind == _METHOD and class_id == 10 and (class_id, method_id) in _SECRET_METHODS:
+                if (
+                    kind == _METHOD
+                    and class_id in _SECRET_CLASSES
+                    and (class_id, method_id) in _SECRET_METHODS
+                ):
                     self._secret = _SecretMethod(
                         _SECRET_METHODS[class_id, method_id], length - 4 + _END_BYTES
                     )

@@ -15,11 +15,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
 from typing import Any
 
-from plumbline.captures.amqp.objects import OBJECTS, RecordedObjects
+from plumbline.captures.amqp.objects import RecordedObjects
 from plumbline.captures.operations import OperationRow
 from plumbline.captures.trace_text import TraceHeader, escaped, without_limit
 from plumbline.visible import visible_json
-from plumbline.wire.amqp import SHAPES, Decimal, Method
+from plumbline.wire.amqp import OBJECT_ARGUMENTS, SHAPES, Decimal, Method
 from plumbline.wire.sender import Direction
 
 VERIFIES = "AMQP-CONN-001"
@@ -184,7 +184,7 @@ class _AmqpTraceWriter:
         text = value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else str(value)
         if text in self._made_up:
             return self._made_up[text]
-        if name in OBJECTS or (name == "routing_key" and text in self._objects.names):
+        if name in OBJECT_ARGUMENTS or (name == "routing_key" and text in self._objects.names):
             text = self._label(text)
         return text if re.fullmatch(r"[\w.#/-]+", text, re.ASCII) else f'"{escaped(text)}"'
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from plumbline.bounds import CAPTURE_OPERATION_BYTES
 from plumbline.captures.dialects import StreamDecoder
 from plumbline.captures.nats.redaction import NatsRedactor
 from plumbline.captures.redaction import redacted_text
@@ -13,9 +14,8 @@ from plumbline.wire.errors import ProtocolError
 from plumbline.wire.nats import Decoder, Err, JsonOperation, Limits, Operation, Payload, Sub, Unsub
 from plumbline.wire.sender import Direction
 
-# A capture is not the place to refuse what a server was configured to take.
 LIMITS = Limits(
-    max_control_line=1024 * 1024, max_payload=64 * 1024 * 1024 + 1024, max_server_line=16 * 1024 * 1024
+    max_control_line=1024 * 1024, max_payload=CAPTURE_OPERATION_BYTES, max_server_line=16 * 1024 * 1024
 )
 _CLIENT = re.compile(rb"(?:CONNECT|PUB|HPUB|SUB|UNSUB)[ \t]|(?:PING|PONG)\r\n", re.IGNORECASE)
 _SERVER = re.compile(rb"(?:INFO|MSG|HMSG|-ERR)[ \t]|\+OK\r\n", re.IGNORECASE)

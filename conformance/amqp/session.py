@@ -20,22 +20,22 @@ from plumbline.conformance.runner.created_objects import CreatedObjects
 from plumbline.conformance.session import OWN_SERVER, STAGE, BaseSession, ForeignObjectError
 from plumbline.conformance.target import TargetAccess
 from plumbline.conformance.urls import AmqpUrl
-from plumbline.wire.amqp import Method, Operation
+from plumbline.wire.amqp import OBJECT_ARGUMENTS, SHAPES, Method, Operation, SentBy
 
 DECLARES = {"queue.declare": "queue", "exchange.declare": "exchange"}
-# Arguments that name an object of the target which the method changes or takes from.
+# These name an object of the target which the method neither changes nor takes from.
+_USES = {
+    ("queue.bind", "exchange"),
+    ("queue.unbind", "exchange"),
+    ("exchange.bind", "source"),
+    ("exchange.unbind", "source"),
+    ("basic.publish", "exchange"),
+}
+# All others do.
 _TOUCHES = {
-    "queue.declare": ("queue",),
-    "queue.bind": ("queue",),
-    "queue.unbind": ("queue",),
-    "queue.purge": ("queue",),
-    "queue.delete": ("queue",),
-    "exchange.declare": ("exchange",),
-    "exchange.delete": ("exchange",),
-    "exchange.bind": ("destination",),
-    "exchange.unbind": ("destination",),
-    "basic.consume": ("queue",),
-    "basic.get": ("queue",),
+    name: [one for one in shape.arguments if one in OBJECT_ARGUMENTS and (name, one) not in _USES]
+    for name, shape in SHAPES.items()
+    if shape.sent_by is not SentBy.SERVER
 }
 RESERVED = "amq."  # the broker's own names: it refuses what it must
 

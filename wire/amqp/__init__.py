@@ -56,7 +56,7 @@ from plumbline.wire.amqp.frames import (
     frame,
     header_payload,
 )
-from plumbline.wire.amqp.methods import BY_NUMBERS, SHAPES, MethodSpec, SentBy
+from plumbline.wire.amqp.methods import BY_NUMBERS, OBJECT_ARGUMENTS, SHAPES, MethodSpec, SentBy
 from plumbline.wire.amqp.operations import Heartbeat, Method, Operation, ProtocolHeader, Raw
 from plumbline.wire.amqp.properties import PROPERTIES, decode_properties, encode_properties
 from plumbline.wire.sender import Sender
@@ -67,6 +67,7 @@ __all__ = [
     "FRAME_END",
     "FRAME_MIN_SIZE",
     "FRAME_OVERHEAD",
+    "OBJECT_ARGUMENTS",
     "PROPERTIES",
     "PROTOCOL_HEADER",
     "SHAPES",

@@ -108,6 +108,8 @@ class SentBy(StrEnum):
     BOTH = "both"
 
 
+# Arguments whose value is the name of a queue or an exchange.
+OBJECT_ARGUMENTS = frozenset({"queue", "exchange", "destination", "source"})
 _NUMBERS = {"octet": "B", "short": "H", "long": "I", "longlong": "Q"}
 _DEFAULTS: dict[str, Any] = {"bit": False, "shortstr": "", "longstr": "", "table": {}}
 _IDS = struct.Struct(">HH")

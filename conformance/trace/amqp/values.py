@@ -36,14 +36,13 @@ from plumbline.conformance.trace.template import (
     show,
 )
 from plumbline.conformance.trace.text import Text, TraceLineError, near
-from plumbline.wire.amqp import PROPERTIES, Method, MethodSpec
+from plumbline.wire.amqp import OBJECT_ARGUMENTS, PROPERTIES, Method, MethodSpec
 
 ARGUMENT, PROPERTY, CONTENT = "argument", "property", "content"
 BODY, BODY_SIZE = "body", "body_size"
 TEXTS = ("shortstr", "longstr", BODY)
-# Arguments whose value is the name of a queue or exchange, which is the run's own.
-OBJECTS = frozenset({"queue", "exchange", "destination", "source"})
-NAMES = OBJECTS | {"routing_key"}
+# Arguments whose value is a name of the run's own.
+NAMES = OBJECT_ARGUMENTS | {"routing_key"}
 
 
 class Field(Struct, frozen=True):
@@ -144,7 +143,7 @@ def _text(name: str, value: Text, reader: TraceReader, use: Use) -> NameOrText:
     if name not in NAMES or not inside:
         return NameOrText(reader.template(inside, use, CaptureKind.TEXT))
     found = reader.value(inside, use, CaptureKind.WORD)
-    if name in OBJECTS and found.subject is not None and _is_label(found.subject.plain):
+    if name in OBJECT_ARGUMENTS and found.subject is not None and _is_label(found.subject.plain):
         reader.label(inside)
     return found
 
