@@ -10,12 +10,14 @@ from plumbline.conformance.clients.nats.outages import (
 from plumbline.conformance.clients.nats.scene import CONSUMER, STREAM, NatsScene, payload_of
 from plumbline.conformance.clients.scenario import scenario
 from plumbline.wire.nats import HPub, Pub, Sub
+from plumbline.wire.nats.headers import Headers
+from plumbline.wire.nats.jetstream import LEADERSHIP_CHANGE
 
 REQUEST_MS = 1500
 ANSWERED_WITHIN_MS = 10_000  # on a busy machine; an answer that comes ends the wait
-LEADERSHIP_CHANGE = (
-    b"NATS/1.0 409 Leadership Change\r\nNats-Pending-Messages: 10\r\nNats-Pending-Bytes: 0\r\n\r\n"
-)
+INTERRUPTION = Headers(
+    LEADERSHIP_CHANGE, (("Nats-Pending-Messages", "10"), ("Nats-Pending-Bytes", "0"))
+).encode()
 NO_LEADER = 'drop PUB where subject ~ "$JS.API.CONSUMER.MSG.NEXT.>" on upstream'
 
 
@@ -135,8 +137,8 @@ def consume(scene: NatsScene) -> None:
 def change_leader(scene: NatsScene) -> None:
     """409 Leadership Change for the client's last request, as from the server that led until now."""
     inbox = scene.pulls()[-1].inbox
-    head = f"HMSG {inbox} {scene.sid_receiving(inbox)} {len(LEADERSHIP_CHANGE)} {len(LEADERSHIP_CHANGE)}\r\n"
-    scene.broker.inject(head.encode() + LEADERSHIP_CHANGE + b"\r\n")
+    head = f"HMSG {inbox} {scene.sid_receiving(inbox)} {len(INTERRUPTION)} {len(INTERRUPTION)}\r\n"
+    scene.broker.inject(head.encode() + INTERRUPTION + b"\r\n")
 
 
 def serve(scene: NatsScene) -> None:

@@ -8,6 +8,8 @@ from plumbline.conformance.clients.nats.scene import CONSUMER, STREAM, NatsScene
 from plumbline.conformance.clients.scenario import scenario
 from plumbline.conformance.clients.scene import NS
 from plumbline.wire.nats import HMsg, Sub, Unsub
+from plumbline.wire.nats.headers import encode_headers
+from plumbline.wire.nats.jetstream import REQUEST_TIMEOUT
 from plumbline.wire.nats.subjects import covers
 
 EARLIER_NS = 100_000_000  # ADR-13: expires is 100 ms before the client side time-out
@@ -59,7 +61,7 @@ def what_follows_a_status_expires_by_the_time_out(scene: NatsScene) -> None:
     def end_the_request() -> None:
         began.append(scene.pulls()[0].observation.at)
         scene.client.wait_until(lambda: False, 0.8)  # the protocol's own time: the fetch is half over
-        status = b"NATS/1.0 408 Request Timeout\r\n\r\n"
+        status = encode_headers(status=REQUEST_TIMEOUT)
         inbox = scene.pulls()[-1].inbox
         scene.broker.inject(HMsg.make(inbox, scene.sid_receiving(inbox), status).raw)
 
@@ -84,7 +86,9 @@ def a_fetch_ends_with_its_request(scene: NatsScene) -> None:
     began = time.monotonic()
 
     def end_the_request() -> None:
-        status = b"NATS/1.0 408 Request Timeout\r\nNats-Pending-Messages: 4\r\nNats-Pending-Bytes: 0\r\n\r\n"
+        status = encode_headers(
+            [("Nats-Pending-Messages", "4"), ("Nats-Pending-Bytes", "0")], REQUEST_TIMEOUT
+        )
         inbox = scene.pulls()[-1].inbox
         scene.broker.inject(HMsg.make(inbox, scene.sid_receiving(inbox), status).raw)
 

@@ -9,7 +9,8 @@ from plumbline.conformance.clients.nats.scene import CONSUMER, STREAM, SUBJECT, 
 from plumbline.conformance.clients.protocol import AdapterMessage
 from plumbline.conformance.clients.scenario import scenario
 from plumbline.wire.nats import HMsg, Pub, Sub, Unsub
-from plumbline.wire.nats.jetstream import PullRequest, next_subject
+from plumbline.wire.nats.headers import encode_headers
+from plumbline.wire.nats.jetstream import LEADERSHIP_CHANGE, REQUEST_TIMEOUT, PullRequest, next_subject
 
 LONG_MS = 3000  # of a fetch that something ends before
 
@@ -27,7 +28,7 @@ def a_timeout_in_the_middle_of_a_batch_is_no_message(scene: NatsScene) -> None:
     """408: of a batch of five only one message is there, or comes, before the request expires."""
     scene.orders("m1")
     _hands_over(scene, scene.fetch(5, expires_ms=500), "m1")
-    with scene.act_during(scene.is_waiting, lambda: _send_and_end(scene, "408 Request Timeout", "m2")):
+    with scene.act_during(scene.is_waiting, lambda: _send_and_end(scene, str(REQUEST_TIMEOUT), "m2")):
         fetched = scene.fetch(5, expires_ms=LONG_MS)
     _hands_over(scene, fetched, "m2")
 
@@ -40,7 +41,7 @@ def a_late_status_is_no_message_of_the_next_fetch(scene: NatsScene) -> None:
     scene.require(
         scene.await_wire(lambda: scene.statuses(408) or not _is_waited_for(scene)),
         "no request of the fetch lingered to its end",
-        expected="408 Request Timeout, late",
+        expected=f"{REQUEST_TIMEOUT}, late",
         actual="none came",
     )
     scene.run_command("flush")
@@ -58,7 +59,7 @@ def a_late_status_does_not_end_a_fetch_that_waits(scene: NatsScene) -> None:
     sid = scene.sid_receiving(inbox)
 
     def come_late() -> None:
-        scene.broker.inject(HMsg.make(inbox, sid, b"NATS/1.0 408 Request Timeout\r\n\r\n").raw)
+        scene.broker.inject(HMsg.make(inbox, sid, encode_headers(status=REQUEST_TIMEOUT)).raw)
         scene.publish("m1")
 
     with scene.act_during(lambda: len(scene.pulls()) > len(asked), come_late):
@@ -109,9 +110,7 @@ def messages_before_a_status_are_handed_over(scene: NatsScene) -> None:
     """Messages of a batch that came before a status ended it are not lost."""
     scene.orders()
 
-    with scene.act_during(
-        scene.is_waiting, lambda: _send_and_end(scene, "409 Leadership Change", "m1", "m2")
-    ):
+    with scene.act_during(scene.is_waiting, lambda: _send_and_end(scene, str(LEADERSHIP_CHANGE), "m1", "m2")):
         fetched = scene.fetch(5, expires_ms=LONG_MS)
     messages = list(fetched.messages)
     messages += scene.fetch_all(2 - len(messages))  # a library may raise the error first
