@@ -20,6 +20,7 @@ from msgspec.structs import replace
 from plumbline.conformance.amqp import probe as amqp_probe
 from plumbline.conformance.claims import Announcement, Claims, announcement
 from plumbline.conformance.dimensions import Dimensions
+from plumbline.conformance.limits import OBJECT_PREFIX
 from plumbline.conformance.links import CONNECT_TIMEOUT_S, open_link, tls_problem
 from plumbline.conformance.nats import probe as nats_probe
 from plumbline.conformance.nats.grants import Grants
@@ -93,7 +94,7 @@ class TargetAccess(Struct, frozen=True):
     @property
     def prefix(self) -> str:
         """What every object of this run starts with."""
-        return f"PL{self.run}"
+        return f"{OBJECT_PREFIX}{self.run}"
 
     @property
     def storage(self) -> str:

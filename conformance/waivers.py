@@ -19,6 +19,7 @@ import msgspec
 from msgspec import Struct
 
 from plumbline.conformance.check import Check
+from plumbline.conformance.limits import OBJECT_PREFIX
 from plumbline.errors import PlumblineError
 from plumbline.untrusted import BadInputError, parse_toml, read_file
 from plumbline.verdicts import CheckResult, Outcome
@@ -141,7 +142,7 @@ def stale_waivers(
 
 
 # What differs from run to run: names that carry the run's prefix, inboxes, and what was measured.
-_VARIES = re.compile(r"\bPL\w*|_INBOX\.\S*|\d+\.\d+|\d{4,}")
+_VARIES = re.compile(rf"\b{OBJECT_PREFIX}\w*|_INBOX\.\S*|\d+\.\d+|\d{{4,}}")
 
 
 def _stable_part(message: str) -> str:

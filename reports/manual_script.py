@@ -60,7 +60,7 @@ def manual_script(target: Target, check: CheckResult) -> ManualScript:
 
 
 def _remarks(target: Target, sent: Sequence[WireLine]) -> Iterator[str]:
-    yield "# sends the check's operations and prints the answers; objects it creates (PL...) are not deleted"
+    yield "# sends the check's operations and prints the answers; objects that it creates are not deleted"
     start = _start(target)
     if start:
         yield f"# start a server and use its address (the server of the run has ended): {start}"

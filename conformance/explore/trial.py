@@ -27,6 +27,7 @@ from plumbline.conformance.explore.commands import (
     Wait,
 )
 from plumbline.conformance.explore.script import RESTART, Script
+from plumbline.conformance.limits import OBJECT_PREFIX
 from plumbline.conformance.nats.session import NatsSession
 from plumbline.conformance.outcomes import CheckEnded, Failed, Inconclusive, Untestable
 from plumbline.conformance.target import TargetAccess
@@ -40,7 +41,7 @@ RESTART_FAILED = "the server does not come back from a restart"
 RESTART_EXPECTED = "a server that goes on with what it has stored"
 _UNLIMITED = re.compile(r"(?:\w+< (?!nothing)|< (?!nothing)|expect ).*(?<!ms)(?<!end)$")
 _NUMBERS = re.compile(r"\d+")
-_TOKEN = re.compile(r"PL[a-z0-9]+x\d+_|_INBOX\.[\w.]+|\$w\d+\w|w\d+(?=[<>])")
+_TOKEN = re.compile(rf"{OBJECT_PREFIX}[a-z0-9]+x\d+_|_INBOX\.[\w.]+|\$w\d+\w|w\d+(?=[<>])")
 
 # What a difference in the answer to a command decides.
 _REQUIREMENTS: dict[type[Command], str] = {

@@ -8,6 +8,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from plumbline.conformance.limits import OBJECT_PREFIX
 from plumbline.conformance.links import Link
 from plumbline.conformance.nats.grants import Grants, grants_of
 from plumbline.conformance.urls import AccessRefusedError, NatsUrl
@@ -103,7 +104,7 @@ def ask_grants(link: Link, url: NatsUrl) -> Grants:
     no API with the prefix that was given.
     """
     reader = _Reader(link, url, time.monotonic() + PROBE_S)
-    inbox = f"{url.inbox_prefix}.PL{secrets.token_hex(8)}"
+    inbox = f"{url.inbox_prefix}.{OBJECT_PREFIX}{secrets.token_hex(8)}"
     try:
         first = reader.next(SPEAK_FIRST_S)
         nonce = str(first.fields.get("nonce") or "") if isinstance(first, Info) else ""
