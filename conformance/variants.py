@@ -38,6 +38,7 @@ class Variant(Struct, frozen=True):
     description: str
     config: dict[str, Any]
     credentials: dict[str, dict[str, str]] = {}
+    refuses: bool = False  # its checks want to be refused
 
     def url(self, address: str) -> str:
         """``host:port`` as a URL that carries the ``default`` credentials, where there are any."""
@@ -58,6 +59,7 @@ class _Table(Struct, forbid_unknown_fields=True):
     description: str
     config: dict[str, Any]
     credentials: dict[str, dict[str, str]] = {}
+    refuses: bool = False
 
 
 class _VariantsFile(Struct, forbid_unknown_fields=True):
@@ -89,4 +91,4 @@ def _read(path: Path, kind: type[Contents]) -> Contents:
 
 
 def _variant(name: str, table: _Table) -> Variant:
-    return Variant(name, table.description, table.config, table.credentials)
+    return Variant(name, table.description, table.config, table.credentials, table.refuses)

@@ -9,7 +9,7 @@ import re
 import sys
 import time
 from collections.abc import Sequence
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import msgspec
@@ -23,12 +23,12 @@ from plumbline.conformance.polling import POLL_INTERVAL_S
 from plumbline.conformance.session import OWN_SERVER, STAGE, BaseSession, ForeignObjectError
 from plumbline.conformance.target import CONNECT_DEFAULTS, TargetAccess
 from plumbline.conformance.urls import NatsUrl
+from plumbline.conformance.variants import variants
 from plumbline.wire.nats import HPub, Operation, Pub
 from plumbline.wire.nats.jetstream import API_PREFIX
 
 __all__ = ["BUCKET_PREFIXES", "ForeignObjectError", "NatsSession"]
 
-REFUSING = ("permissions", "jwt")  # variants whose checks want to be refused
 BUCKET_PREFIXES = ("KV_", "OBJ_")  # ADR-8, ADR-20: how the streams of buckets are called
 STREAM_CREATE = "STREAM.CREATE"
 _CREATES_STREAM = f"{API_PREFIX}.{STREAM_CREATE}."
@@ -50,6 +50,12 @@ _CHANGES = re.compile(
 def _for_jetstream(address: str) -> str:
     """What is counted apart: a server whose JetStream hangs answers who does not ask for that."""
     return f"{address}, asked for JetStream,"
+
+
+@cache
+def _refusing() -> frozenset[str]:
+    """The variants whose checks want to be refused."""
+    return frozenset(name for name, variant in variants().items() if variant.refuses)
 
 
 class NatsSession(BaseSession):
@@ -260,7 +266,7 @@ class NatsSession(BaseSession):
 
     def missing_grant(self) -> str:
         """A refused subject or a limit of the account."""
-        if self._home is not None or self.variant in REFUSING:
+        if self._home is not None or self.variant in _refusing():
             return ""
         return self.target.grants.missing(self.wire, is_plain=self.has_plain_settings)
 
