@@ -9,6 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from xml.sax.saxutils import escape, quoteattr
 
+from plumbline.reports.digest import Tone, tone
 from plumbline.reports.files import ReportFile
 from plumbline.reports.text import elide
 from plumbline.verdicts import Event, RunFinished, RunResult
@@ -16,8 +17,7 @@ from plumbline.visible import one_line
 
 LABEL = "plumbline"
 LABEL_GROUND = "#3c4454"
-GROUNDS = {0: "#12683b", 1: "#ab1820"}
-UNCLEAR = "#7d4a00"
+GROUNDS: dict[Tone, str] = {"good": "#12683b", "bad": "#ab1820", "unclear": "#7d4a00"}
 LETTER = 6.6  # width of one at 11 units, on average
 VERSION_LIMIT = 24
 HEIGHT = 20
@@ -36,7 +36,7 @@ class BadgeReport:
 
 def render(result: RunResult) -> bytes:
     """The file's bytes."""
-    return badge(LABEL, message(result), GROUNDS.get(result.summary.exit_code, UNCLEAR))
+    return badge(LABEL, message(result), GROUNDS[tone(result.summary.exit_code)])
 
 
 def message(result: RunResult) -> str:

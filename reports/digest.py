@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterable, Sequence
+from typing import Literal
 
 from msgspec import Struct
 
@@ -27,6 +28,8 @@ from plumbline.verdicts import (
     is_claimed_unsupported,
     tally,
 )
+
+Tone = Literal["good", "bad", "unclear"]
 
 MAX_NAME_LENGTH = 24
 NO_GROUP = "other"
@@ -195,6 +198,14 @@ def verdict_detail(result: RunResult) -> str:
 def verdict_line(result: RunResult) -> str:
     """The verdict in words, with what it rests on and the exit code."""
     return f"{headline(result)}. {verdict_detail(result)}"
+
+
+_TONES: dict[int, Tone] = {ExitCode.CONFORMANT: "good", ExitCode.NOT_CONFORMANT: "bad"}
+
+
+def tone(exit_code: int) -> Tone:
+    """Whether a run is conformant, is not, or has no verdict: in a colour or a mark."""
+    return _TONES.get(exit_code, "unclear")
 
 
 def meaning(exit_code: int) -> str:

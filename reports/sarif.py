@@ -14,7 +14,14 @@ from typing import Any
 
 import msgspec
 
-from plumbline.reports.digest import replay_command, requirements_of, selected, verdict_line, wire_excerpt
+from plumbline.reports.digest import (
+    replay_command,
+    requirements_of,
+    selected,
+    tone,
+    verdict_line,
+    wire_excerpt,
+)
 from plumbline.reports.files import ReportFile
 from plumbline.reports.links import requirement_link
 from plumbline.reports.text import elide
@@ -150,7 +157,7 @@ def _location(check: CheckResult) -> Object:
 def _invocation(result: RunResult) -> Object:
     summary = result.summary
     return {
-        "executionSuccessful": summary.exit_code in (0, 1),
+        "executionSuccessful": tone(summary.exit_code) != "unclear",
         "exitCode": summary.exit_code,
         "exitCodeDescription": one_line(verdict_line(result)),
         "toolExecutionNotifications": [

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from plumbline.reports.digest import (
     CLAIMS_HEAD,
+    Tone,
     claims_table,
     counted_outcomes,
     dimensions,
@@ -21,6 +22,7 @@ from plumbline.reports.digest import (
     replay_command,
     scores_by_level,
     server,
+    tone,
     unsupported_heading,
     unsupported_reasons,
     verdict_line,
@@ -39,7 +41,7 @@ WIRE_LINES = 12
 # Words with ordinary punctuation between them: no address (a.b, a:b, a/b), no list or heading at the start.
 _WORD = r"\(?[A-Za-z0-9']{1,30}(?:-[A-Za-z0-9']{1,30}|\([A-Za-z0-9']{1,30}\))*\)?[.,;:]?"
 _PLAIN = re.compile(rf"(?![0-9]+[.)] ){_WORD}(?: {_WORD})*")
-MARKS = {0: "✅", 1: "❌"}
+MARKS: dict[Tone, str] = {"good": "✅", "bad": "❌", "unclear": "⚠️"}
 
 
 class MarkdownSummary:
@@ -59,7 +61,7 @@ def render(result: RunResult) -> str:
     red = red_checks(result)
     outcomes = ", ".join(f"{number} {outcome}" for outcome, number in counted_outcomes(result)) or "none"
     parts = [
-        f"## {MARKS.get(summary.exit_code, '⚠️')} {prose(verdict_line(result))}",
+        f"## {MARKS[tone(summary.exit_code)]} {prose(verdict_line(result))}",
         "; ".join(
             [
                 code(server(target)),

@@ -34,6 +34,7 @@ from plumbline.reports.digest import (
     scores_by_level,
     selected,
     server,
+    tone,
     unsupported_heading,
     unsupported_reasons,
     verdict_detail,
@@ -49,7 +50,6 @@ MAX_ID_LENGTH = 200
 FOLDED = 2_000  # requirements; a fold each would make a larger page slow to open
 DIAGRAM_LINES = 40
 DUMPED_BYTES = 256
-TONES = {0: "good", 1: "bad"}
 ARROWS = {">": "sent", "<": "received", "!": "event"}
 OWN_IDS = frozenset(  # of the template
     {"main", "scores", "filter", "f-text", "f-g", "f-l", "f-o", "f-count"}
@@ -196,7 +196,7 @@ def page(result: RunResult, most_cards: int = CARDS) -> ReportPage:
     rows = _rows(result, anchors)
     return ReportPage(
         result=result,
-        tone=TONES.get(result.summary.exit_code, "unclear"),
+        tone=tone(result.summary.exit_code),
         headline=headline(result),
         detail=verdict_detail(result),
         server=server(result.target),

@@ -17,6 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from plumbline.errors import PlumblineError, UsageProblem
+from plumbline.reports.digest import tone
 from plumbline.untrusted import BadInputError, parse_json, read_file
 from plumbline.verdicts import Level, Outcome, RunResult
 
@@ -101,7 +102,7 @@ def statement(name: str, data: bytes, result: RunResult) -> bytes:
             verdicts["failed" if one.level is Level.MUST else "warned"].append(one.id)
         elif one.verdict == Outcome.WAIVED:
             verdicts["warned"].append(one.id)
-    reached = "PASSED" if result.summary.exit_code == 0 else "FAILED"
+    reached = "PASSED" if tone(result.summary.exit_code) == "good" else "FAILED"
     made = _Statement(
         STATEMENT,
         (_Subject({"sha256": hashlib.sha256(data).hexdigest()}, name),),

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from markupsafe import Markup, escape
 
+from plumbline.reports.digest import tone
 from plumbline.reports.matrix.runs import TargetRunResult
 
 WIDTH, HEIGHT = 640, 150
@@ -34,7 +35,7 @@ def plot(runs: Sequence[TargetRunResult]) -> Markup:
         return f'<polyline class="h-{kind}" points="{points}"/>'
 
     dots = "".join(
-        f'<circle class="{"d-good" if one.exit_code == 0 else "d-bad"}" cx="{across(index)}"'
+        f'<circle class="{"d-good" if tone(one.exit_code) == "good" else "d-bad"}" cx="{across(index)}"'
         f' cy="{down(one.passed)}" r="4"><title>{escape(one.started)}: {one.passed} of {one.claimed} passed,'
         f" {escape(one.verdict)}</title></circle>"
         for index, one in enumerate(summaries)

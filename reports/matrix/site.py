@@ -28,7 +28,7 @@ import msgspec
 from msgspec import Struct
 
 from plumbline.reports import result_json
-from plumbline.reports.digest import group_of, headline, selected
+from plumbline.reports.digest import group_of, headline, selected, tone
 from plumbline.reports.files import ReportFile
 from plumbline.reports.html import page as html
 from plumbline.reports.html.view import slug
@@ -205,6 +205,7 @@ class _Site:
                 script=script,
                 policy=policy(style, script),
                 headline=headline,
+                tone=tone,
                 **values,
             )
         )

@@ -18,6 +18,7 @@ from rich.text import Text
 from plumbline.reports.digest import (
     CLAIMS_HEAD,
     Score,
+    Tone,
     claims_source,
     claims_table,
     counted_outcomes,
@@ -31,6 +32,7 @@ from plumbline.reports.digest import (
     scores_by_group,
     scores_by_level,
     server,
+    tone,
     unsupported_heading,
     unsupported_reasons,
     verdict_line,
@@ -241,9 +243,12 @@ def _calibration(target: Target) -> str:
     return f"{milliseconds(target.rtt_s)}; {milliseconds(target.slack_s)} added to time limits"
 
 
+_STYLES: dict[Tone, str] = {"good": "bold green", "bad": "bold red", "unclear": "bold yellow"}
+
+
 def _print_verdict(console: Console, result: RunResult) -> None:
     console.print()
-    style = {0: "bold green", 1: "bold red"}.get(result.summary.exit_code, "bold yellow")
+    style = _STYLES[tone(result.summary.exit_code)]
     _prose(console, Text(one_line(verdict_line(result)), style=style))
     for reason in result.summary.reasons:
         _prose(console, Text(one_line(reason)), lead="  - ")

@@ -8,7 +8,7 @@ import lxml.etree
 import pytest
 from msgspec.structs import replace
 
-from plumbline.reports.badge import GROUNDS, LABEL_GROUND, UNCLEAR, render
+from plumbline.reports.badge import GROUNDS, LABEL_GROUND, render
 from plumbline.verdicts import RunResult
 from tests.reports.samples import HOSTILE, conformant_result, sample_result
 from tests.reports.test_html_contrast import contrast
@@ -40,10 +40,12 @@ def test_its_colour_is_that_of_the_verdict() -> None:
         changed = replace(result, summary=replace(result.summary, exit_code=code))
         return str(drawn(changed).find("{*}path").get("fill"))
 
-    assert [ground(code) for code in (0, 1, 3, 4)] == [GROUNDS[0], GROUNDS[1], UNCLEAR, UNCLEAR]
+    assert [ground(code) for code in (0, 1, 3, 4)] == [
+        GROUNDS[tone] for tone in ("good", "bad", "unclear", "unclear")
+    ]
 
 
-@pytest.mark.parametrize("ground", [LABEL_GROUND, UNCLEAR, *GROUNDS.values()])
+@pytest.mark.parametrize("ground", [LABEL_GROUND, *GROUNDS.values()])
 def test_white_on_its_grounds_is_readable(ground: str) -> None:
     assert contrast("#ffffff", ground) >= 4.5
 
