@@ -12,6 +12,8 @@ import select
 import sys
 import tempfile
 import traceback
+from collections.abc import Mapping
+from textwrap import fill
 from typing import Any
 
 import typer
@@ -30,6 +32,14 @@ _PLACES = frozenset({
     errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.EACCES, errno.EPERM, errno.EROFS,
     errno.ENOSPC, errno.EDQUOT, errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTEMPTY,
 })  # fmt: skip
+
+
+_OF_EVERY_COMMAND = {
+    ExitCode.USAGE: "usage or configuration",
+    ExitCode.HARNESS_ERROR: "error of Plumbline itself",
+    ExitCode.INTERRUPTED: "interrupted",
+}
+_HELP_WIDTH = 106
 
 
 class CommandGroup(TyperGroup):
@@ -73,6 +83,13 @@ def _ending(error: BaseException) -> ExitCode:
         case OSError(errno=number, filename=str() | bytes() as name) if number in _PLACES:
             return exit_with(ExitCode.USAGE, f"{os.fsdecode(name)}: {error.strerror}")
     return unexpected(error)
+
+
+def exit_codes(meanings: Mapping[ExitCode, str], remark: str = "") -> str:
+    """How the help of a command ends: its exit codes, those of every command among them, and a remark."""
+    listed = sorted({**_OF_EVERY_COMMAND, **meanings}.items())
+    text = f"Exit codes: {', '.join(f'{code:d} {meaning}' for code, meaning in listed)}. {remark}"
+    return "\n\b\n" + fill(text.strip(), _HELP_WIDTH, break_on_hyphens=False) + "\n"
 
 
 def unexpected(error: BaseException, what_failed: str = "internal error in Plumbline") -> ExitCode:

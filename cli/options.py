@@ -23,7 +23,7 @@ ServerProgram = Annotated[
         "--server",
         metavar="PROGRAM",
         help="Start this server program instead of connecting to a URL: nats-server, or one that reads its "
-        "configuration with -c FILE; for verify also rabbitmq-server, qpid-server or garagemq.",
+        "configuration with -c FILE; for verify also rabbitmq-server, qpid-broker-j or garagemq.",
     ),
 ]
 TargetName = Annotated[

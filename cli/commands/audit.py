@@ -7,8 +7,10 @@ from typing import Annotated
 import typer
 
 from plumbline.cli.command import command_app
+from plumbline.cli.exits import exit_codes
 from plumbline.cli.options import CaptureProtocol, Captures, JsonFile
 from plumbline.cli.output import print_line, warn
+from plumbline.errors import ExitCode
 from plumbline.pipeline.audit.captures import AuditReader as AuditedCaptures
 from plumbline.pipeline.audit.reports import as_json, as_text, exit_code
 
@@ -25,10 +27,12 @@ Examples:
   plumbline audit captures/
   plumbline audit publisher.pcapng consumer-1/ consumer-2/ --complete --json audit.json
 
-\b
-Exit codes: 0 nothing is lost, duplicated or unexpected, 1 something is, or nothing could be decided,
-2 usage or configuration.
-"""
+""" + exit_codes(
+    {
+        ExitCode.CONFORMANT: "nothing is lost, duplicated or unexpected",
+        ExitCode.NOT_CONFORMANT: "something is, or nothing could be decided",
+    }
+)
 
 app = command_app()
 

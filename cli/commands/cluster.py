@@ -13,6 +13,7 @@ import msgspec
 import typer
 
 from plumbline.cli.command import command_app
+from plumbline.cli.exits import exit_codes
 from plumbline.cli.options import JsonFile, Seed
 from plumbline.cli.output import conceal, concealed, flush, print_line, warn
 from plumbline.cli.passwords import PasswordFile, given_passwords
@@ -71,10 +72,13 @@ Examples:
       --kill-command 'docker kill nats{node}' --start-command 'docker start nats{node}'
   plumbline list 'JS-CLUS-*' 'AMQP-CLUS-*'
 
-\b
-Exit codes: 0 conformant, 1 not conformant, 2 usage or configuration, 3 the cluster does not answer,
-4 error of Plumbline itself, 130 interrupted.
-"""
+""" + exit_codes(
+    {
+        ExitCode.CONFORMANT: "conformant",
+        ExitCode.NOT_CONFORMANT: "not conformant",
+        ExitCode.TARGET_LOST: "the cluster does not answer",
+    }
+)
 
 NATS_SERVER = "nats-server"
 SCENARIOS: dict[str, Callable[[Path, ClusterOptions], StreamScenario | QueueScenario]] = {

@@ -12,6 +12,7 @@ from plumbline.captures.diff import compare, differs
 from plumbline.captures.files import read
 from plumbline.captures.filters import parse
 from plumbline.cli.command import command_app
+from plumbline.cli.exits import exit_codes
 from plumbline.cli.options import CaptureProtocol, Filter, JsonFile
 from plumbline.cli.output import print_line
 from plumbline.errors import ExitCode
@@ -26,9 +27,12 @@ Examples:
   plumbline diff good.pcapng bad.pcapng
   plumbline diff good/ bad/ --filter 'subject ~ "ORDERS.*"' --html diff.html
 
-\b
-Exit codes: 0 no differences, 1 differences, 2 usage or configuration.
-"""
+""" + exit_codes(
+    {
+        ExitCode.CONFORMANT: "no differences",
+        ExitCode.NOT_CONFORMANT: "differences",
+    }
+)
 
 app = command_app()
 

@@ -21,7 +21,7 @@ from plumbline.bounds import EXPLORE_ENDING_S, SWEEP_S
 from plumbline.cli.access import with_access_options
 from plumbline.cli.command import command_app
 from plumbline.cli.embedded_brokers import EMBEDDED_AMQP, MAIN, configurations, virtual_brokers
-from plumbline.cli.exits import exit_with
+from plumbline.cli.exits import exit_codes, exit_with
 from plumbline.cli.options import (
     Defects,
     ProtocolLevel,
@@ -61,11 +61,13 @@ Examples:
   plumbline explore --model jetstream-consumer URL       traces of a Quint model; needs quint (npm)
   plumbline explore --model amqp-queue --target rabbitmq@4.3 --examples 500
 
-\b
-Exit codes: 0 no difference, 1 differences, 2 usage or configuration,
-3 target unreachable or lost, or it did not finish in time, 4 error of Plumbline itself,
-130 interrupted.
-"""
+""" + exit_codes(
+    {
+        ExitCode.CONFORMANT: "no difference",
+        ExitCode.NOT_CONFORMANT: "differences",
+        ExitCode.TARGET_LOST: "target unreachable or lost, or it did not finish in time",
+    }
+)
 
 app = command_app()
 

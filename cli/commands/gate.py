@@ -12,7 +12,7 @@ import typer
 
 from plumbline.bounds import MAX_TIME_S
 from plumbline.cli.command import PassThroughCommand, after_dashes, command_app, started_at
-from plumbline.cli.exits import exit_with
+from plumbline.cli.exits import exit_codes, exit_with
 from plumbline.cli.options import (
     MaxTime,
     Select,
@@ -54,11 +54,13 @@ Examples:
   plumbline gate --nats-compat -- ./compat.test                 NATS' own tests, for a program of a vendor
   plumbline list 'CLIENT-*'                                     list the requirements for clients
 
-\b
-Exit codes: 0 conformant, 1 not conformant, 2 usage or configuration,
-3 the adapter does not start, sends no hello, or the time limit was reached,
-4 error of Plumbline itself, 130 interrupted.
-"""
+""" + exit_codes(
+    {
+        ExitCode.CONFORMANT: "conformant",
+        ExitCode.NOT_CONFORMANT: "not conformant",
+        ExitCode.TARGET_LOST: "the adapter does not start, sends no hello, or the time limit was reached",
+    }
+)
 
 app = command_app()
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from plumbline.cli.command import command_app
-from plumbline.cli.exits import unexpected
+from plumbline.cli.exits import exit_codes, unexpected
 from plumbline.cli.options import Follow, output_option
 from plumbline.cli.output import print_line, warn
 from plumbline.errors import ExitCode, PlumblineError, TargetUnreachable, UsageProblem
@@ -53,10 +53,14 @@ Examples:
   plumbline judge s3a://bucket/captures/ -o s3a://bucket/judged --master spark://host:7077 \\
       --conf spark.jars.packages=org.apache.hadoop:hadoop-aws:3.4.1
 
-\b
-Exit codes: 0 no violations and no problems, 1 violations or problems, 2 usage or configuration,
-3 Spark master unreachable, 4 the job failed, 130 interrupted.
-"""
+""" + exit_codes(
+    {
+        ExitCode.CONFORMANT: "no violations and no problems",
+        ExitCode.NOT_CONFORMANT: "violations or problems",
+        ExitCode.TARGET_LOST: "Spark master unreachable",
+        ExitCode.HARNESS_ERROR: "the job failed",
+    }
+)
 
 app = command_app()
 

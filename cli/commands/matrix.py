@@ -10,6 +10,7 @@ import typer
 
 from plumbline.cli.command import command_app
 from plumbline.cli.contributed import contributed
+from plumbline.cli.exits import exit_codes
 from plumbline.cli.options import output_option
 from plumbline.cli.output import print_line, warn
 from plumbline.cli.requirements import all_requirements
@@ -34,10 +35,13 @@ Examples:
   plumbline matrix --run all -o site/                 every target that is installed or can be installed
   plumbline matrix -o site/                           the same site again, from the runs that it keeps
 
-\b
-Exit codes: 0 the site is written, 2 usage or configuration; with --run 3 or 4 if a target could not be
-verified, 130 interrupted. The site has all the runs that ended.
-"""
+""" + exit_codes(
+    {
+        ExitCode.CONFORMANT: "the site is written",
+        ExitCode.TARGET_LOST: "with --run: a target could not be verified",
+    },
+    "The site has all the runs that ended.",
+)
 
 app = command_app()
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from plumbline.cli.command import PassThroughCommand, after_dashes, command_app
-from plumbline.cli.exits import exit_with
+from plumbline.cli.exits import exit_codes, exit_with
 from plumbline.cli.options import Faults
 from plumbline.cli.output import print_line, print_lines, warn
 from plumbline.cli.scenario_services import ScenarioServices
@@ -29,10 +29,13 @@ Examples:
   plumbline observe --capture out -- npm test                   then: plumbline show out/nats
   plumbline observe --fault 'latency 50ms' -- ./my-program      the faults of plumbline record
 
-\b
-Exit codes: 0 no violation and the program succeeded, 1 a client broke a rule, the program failed, or it
-connected to neither broker, 2 usage or configuration, 4 error of Plumbline itself, 130 interrupted.
-"""
+""" + exit_codes(
+    {
+        ExitCode.CONFORMANT: "no violation and the program succeeded",
+        ExitCode.NOT_CONFORMANT: "a client broke a rule, the program failed, or it connected to "
+        "neither broker",
+    }
+)
 
 app = command_app()
 

@@ -14,6 +14,7 @@ from msgspec import Struct
 from plumbline.captures.judging import RecordingJudge
 from plumbline.captures.rolling import CaptureFiles
 from plumbline.cli.command import command_app
+from plumbline.cli.exits import exit_codes
 from plumbline.cli.options import Faults, Seed, ServeTls, output_option, seconds, size
 from plumbline.cli.output import warn
 from plumbline.errors import ExitCode, UsageProblem
@@ -37,7 +38,8 @@ Faults of the connection, one per --fault, on both directions or with "on upstre
 
 \b
 Faults of operations:
-  drop +ACK every 10th, duplicate MSG the 3rd, reorder HMSG with 5%, delay 200ms PUB where subject ~ "a.>"
+  drop +ACK every 10th, duplicate MSG the 3rd, reorder HMSG with 5%, delay 200ms PUB where subject ~ "a.>",
+  rewrite MSG the 3rd set payload="x"
 
 \b
 Examples:
@@ -47,10 +49,13 @@ Examples:
   plumbline record amqp://127.0.0.1:5672 --listen 127.0.0.1:5673 --live
   plumbline record URL --listen :4333 --fault 'drop +ACK every 10th'
 
-\b
-Exit codes: 0 ended by Ctrl-C, 1 violations (with --live), 2 usage or configuration,
-4 the recording failed.
-"""
+""" + exit_codes(
+    {
+        ExitCode.CONFORMANT: "ended by Ctrl-C",
+        ExitCode.NOT_CONFORMANT: "violations (with --live)",
+        ExitCode.HARNESS_ERROR: "the recording failed",
+    }
+)
 
 app = command_app()
 

@@ -14,6 +14,7 @@ from plumbline.captures.files import read
 from plumbline.captures.operations import OperationRow
 from plumbline.cli.access import with_tls_options
 from plumbline.cli.command import command_app
+from plumbline.cli.exits import exit_codes
 from plumbline.cli.options import CaptureProtocol, Captures, Connections, output_option
 from plumbline.cli.output import conceal, flush, print_line
 from plumbline.cli.passwords import PasswordFile, given_passwords
@@ -44,9 +45,13 @@ Examples:
   plumbline replay captures/ tls://host:4222 --tls-ca ca.pem
   plumbline replay captures/ nats://127.0.0.1:4222 --serve
 
-\b
-Exit codes: 0 the answers are the same, 1 differences, 2 usage or configuration, 3 server unreachable.
-"""
+""" + exit_codes(
+    {
+        ExitCode.CONFORMANT: "the answers are the same",
+        ExitCode.NOT_CONFORMANT: "differences",
+        ExitCode.TARGET_LOST: "server unreachable",
+    }
+)
 
 app = command_app()
 

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from plumbline.cli.command import command_app
+from plumbline.cli.exits import exit_codes
 from plumbline.cli.options import with_report_options
 from plumbline.cli.output import print_line
 from plumbline.cli.reporting import capture
@@ -27,10 +28,12 @@ Examples:
   plumbline report result.json --allure allure-results --requirement-url 'https://.../{group}.html#{id}'
   plumbline report new.json --against old.json        newly failing, newly passing, changed waivers
 
-\b
-Exit codes: 0 the reports are written, with --against 1 if a requirement is newly failing,
-2 usage or configuration.
-"""
+""" + exit_codes(
+    {
+        ExitCode.CONFORMANT: "the reports are written",
+        ExitCode.NOT_CONFORMANT: "with --against: a requirement is newly failing",
+    }
+)
 
 app = command_app()
 

@@ -9,7 +9,7 @@ import typer
 
 from plumbline.cli.command import command_app
 from plumbline.cli.contributed import Contribution, add, check_all
-from plumbline.cli.exits import CommandGroup
+from plumbline.cli.exits import CommandGroup, exit_codes
 from plumbline.cli.output import print_line
 from plumbline.cli.requirements import all_requirements
 from plumbline.errors import ExitCode
@@ -28,9 +28,12 @@ Examples:
   plumbline results check results/
   plumbline matrix --results results/ -o site/
 
-\b
-Exit codes: 0 all is in order, 1 a contributed result is wrong, 2 usage or configuration.
-"""
+""" + exit_codes(
+    {
+        ExitCode.CONFORMANT: "all is in order",
+        ExitCode.NOT_CONFORMANT: "a contributed result is wrong",
+    }
+)
 
 ADD_EPILOG = """
 Examples:

@@ -13,7 +13,7 @@ from plumbline.bounds import MAX_TIME_S
 from plumbline.cli.access import with_access_options
 from plumbline.cli.command import PytestPassThrough, after_dashes, command_app, started_at
 from plumbline.cli.embedded_brokers import configurations
-from plumbline.cli.exits import exit_with
+from plumbline.cli.exits import exit_codes, exit_with
 from plumbline.cli.options import (
     Defects,
     MaxTime,
@@ -62,11 +62,13 @@ Examples:
   plumbline verify URL --allure allure-results       then: allure generate allure-results
   plumbline verify URL -- -k pull -x                 pass arguments to pytest
 
-\b
-Exit codes: 0 conformant, 1 not conformant, 2 usage or configuration,
-3 target unreachable or lost, or the time limit was reached, 4 error of Plumbline itself,
-130 interrupted.
-"""
+""" + exit_codes(
+    {
+        ExitCode.CONFORMANT: "conformant",
+        ExitCode.NOT_CONFORMANT: "not conformant",
+        ExitCode.TARGET_LOST: "target unreachable or lost, or the time limit was reached",
+    }
+)
 
 app = command_app()
 

@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 from markdown_it import MarkdownIt
 
-from docs._ext import pages
+from docs._ext import examples, pages
 from plumbline.captures.filters import parse
+from plumbline.cli.commands import record
 from plumbline.proxy.faults.language import FaultKind, parse_fault
+from plumbline.reports.formats import FORMATS
 from tests.docs.pages import DOCS, ROOT
 
 
@@ -118,6 +120,10 @@ def test_every_fault_is_on_the_reference_page() -> None:
     assert {fault.split()[0] for fault in FAULTS} == set(FaultKind)
 
 
+def test_the_help_of_record_names_every_fault() -> None:
+    assert [kind for kind in FaultKind if kind not in record.EPILOG] == []
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -147,3 +153,7 @@ def test_every_adapter_is_on_the_page_of_the_protocol() -> None:
     folders = {path.name for path in (clients / "adapters").iterdir() if path.is_dir()} - {"shared"}
     assert folders
     assert folders - set(table_cells(clients / "PROTOCOL.md")) == set()
+
+
+def test_the_site_has_an_example_of_every_format_that_is_one_file() -> None:
+    assert set(examples.FORMATS) == set(FORMATS) - {"allure"}
