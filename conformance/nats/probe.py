@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from plumbline.conformance.limits import OBJECT_PREFIX
-from plumbline.conformance.links import Link
+from plumbline.conformance.links import Link, open_link
 from plumbline.conformance.nats.grants import Grants, grants_of
 from plumbline.conformance.urls import AccessRefusedError, NatsUrl
 from plumbline.errors import TargetUnreachable
@@ -33,7 +33,7 @@ from plumbline.wire.nats.jetstream import API_PREFIX
 
 SPEAK_FIRST_S = 1.5  # how long a NATS server may take to send INFO (it speaks first)
 ANSWER_S = 2.0  # also on a machine that does much else
-PROBE_S = 5.0  # all of a probe: what answers every second byte in time is no target either
+PROBE_S = 8.0  # all of a probe: what answers every second byte in time is no target either
 ROUND_TRIPS_S = 1.0  # of a slow target fewer round trips are measured
 
 FEATURES = ("headers", "jetstream", "auth_required", "tls_required", "tls_available", "nonce")
@@ -73,21 +73,35 @@ def probe(link: Link, url: NatsUrl, round_trips: int, pause_s: float) -> tuple[d
 
 
 def _greet(link: Link, url: NatsUrl, round_trips: int, pause_s: float) -> tuple[dict[str, Any], list[float]]:
-    reader = _Reader(link, url, time.monotonic() + PROBE_S)
+    deadline = time.monotonic() + PROBE_S
+    reader = _Reader(link, url, deadline)
     try:
         first = reader.next(SPEAK_FIRST_S)
     except TimeoutError:
         # An HTTP server waits for a request: an answer to this tells it from one that is silent.
         link.sendall(b"PING\r\n\r\n")
-        try:
-            first = reader.next(ANSWER_S)
-        except TimeoutError:
-            raise TargetUnreachable(
-                f"{url.address} accepts connections but sends no data; a NATS server sends INFO first."
-            ) from None
-    if not isinstance(first, Info):
-        raise TargetUnreachable(f"{url.address} does not speak NATS; it sent first: {str(first)[:80]!r}.")
-    info = first.fields
+        _info_of(_late(reader, url), url)
+        # A NATS server that was only late takes the empty line for an error: it is greeted anew.
+        with open_link(url) as again:
+            reader = _Reader(again, url, deadline)
+            return _connect(again, reader, url, _late(reader, url), round_trips, pause_s)
+    return _connect(link, reader, url, first, round_trips, pause_s)
+
+
+def _late(reader: _Reader, url: NatsUrl) -> Operation:
+    """What comes first, after all."""
+    try:
+        return reader.next(ANSWER_S)
+    except TimeoutError:
+        raise TargetUnreachable(
+            f"{url.address} accepts connections but sends no data; a NATS server sends INFO first."
+        ) from None
+
+
+def _connect(
+    link: Link, reader: _Reader, url: NatsUrl, first: Operation, round_trips: int, pause_s: float
+) -> tuple[dict[str, Any], list[float]]:
+    info = _info_of(first, url)
     if info.get("tls_required") and url.tls is None and not url.is_web:
         raise AccessRefusedError(f"{url} requires TLS: write tls://{url.address} {_FOR_TLS}")
     headers = bool(info.get("headers"))  # a server without headers refuses who asks for no_responders
@@ -95,6 +109,13 @@ def _greet(link: Link, url: NatsUrl, round_trips: int, pause_s: float) -> tuple[
     connect = {**CONNECT_DEFAULTS, "headers": headers, "no_responders": headers, **credentials}
     _send(link, Connect.make(connect))
     return info, _round_trips(link, reader, url, round_trips, pause_s)
+
+
+def _info_of(first: Operation, url: NatsUrl) -> dict[str, Any]:
+    """What a server says of itself, first of all."""
+    if not isinstance(first, Info):
+        raise TargetUnreachable(f"{url.address} does not speak NATS; it sent first: {str(first)[:80]!r}.")
+    return first.fields
 
 
 def ask_grants(link: Link, url: NatsUrl) -> Grants:
@@ -106,7 +127,7 @@ def ask_grants(link: Link, url: NatsUrl) -> Grants:
     reader = _Reader(link, url, time.monotonic() + PROBE_S)
     inbox = f"{url.inbox_prefix}.{OBJECT_PREFIX}{secrets.token_hex(8)}"
     try:
-        first = reader.next(SPEAK_FIRST_S)
+        first = reader.next(ANSWER_S)
         nonce = str(first.fields.get("nonce") or "") if isinstance(first, Info) else ""
         connect = Connect.make({**CONNECT_DEFAULTS, **url.credentials(nonce)})
         _send(link, connect, Sub.make(inbox, 1), Pub.make(f"{url.api_prefix}.INFO", b"", inbox))

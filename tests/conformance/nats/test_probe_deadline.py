@@ -10,9 +10,11 @@ from typing import cast
 
 import pytest
 
+from plumbline.conformance.links import open_link
 from plumbline.conformance.nats import probe
 from plumbline.conformance.urls import NatsUrl
 from plumbline.errors import TargetUnreachable
+from plumbline.reference_broker.nats.server import NatsBroker
 
 INFO = b'INFO {"server_id":"X","version":"2.15.0","headers":true}\r\n'
 
@@ -69,6 +71,18 @@ def test_a_probe_ends_within_its_time(
     assert callable(pieces)
     link = SlowLink(pieces(), every_s)
     monkeypatch.setattr(probe, "time", link)
+    monkeypatch.setattr(probe, "open_link", lambda url: contextlib.nullcontext(link))
     with contextlib.suppress(TargetUnreachable):
         probe.probe(cast(socket.socket, link), NatsUrl.parse("nats://127.0.0.1:4222"), 10**6, 0.01)
     assert link.now <= probe.PROBE_S
+
+
+def test_a_server_that_greets_late_is_greeted_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To tell it from an HTTP server it was sent an empty line, which is an error to it."""
+    monkeypatch.setattr(probe, "SPEAK_FIRST_S", 0.0)
+    with NatsBroker.in_thread() as url:
+        target = NatsUrl.parse(url)
+        with open_link(target) as link:
+            info, round_trips = probe.probe(link, target, 2, 0.0)
+    assert info["server_id"]
+    assert len(round_trips) == 2
