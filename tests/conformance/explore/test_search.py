@@ -18,7 +18,7 @@ from tests.conformance.explore.worlds import SEED, access, reference, search
 
 pytestmark = pytest.mark.slow  # make test-all runs it
 
-PATIENCE_S = 60.0
+PATIENCE_S = 600.0  # the search ends at the first difference
 SHRINKING_S = 5.0
 
 DEFECTS = [
