@@ -35,7 +35,7 @@ _CREATES_STREAM = f"{API_PREFIX}.{STREAM_CREATE}."
 _PLACES_STREAM = re.compile(rf"{re.escape(API_PREFIX)}\.STREAM\.(?:CREATE|UPDATE)\.")
 # To nats-server 2.15.2 bytes of a WebSocket client that it cannot parse are a read error: it closes then,
 # without a flush (server/client.go, closedStateForErr and markConnAsClosed).
-UNPARSED = "-ERR 'Unknown Protocol Operation'"
+UNPARSED = "Unknown Protocol Operation"
 UNFLUSHED = (
     "the connection was closed, and its -ERR did not come: over WebSocket nats-server drops what it has not "
     "sent to a client whose bytes it cannot parse"
@@ -235,7 +235,7 @@ class NatsSession(BaseSession):
 
     def explained(self, ended: CheckEnded) -> CheckEnded:
         """``Unsupported`` for an -ERR that WebSocket loses; the connection must have been closed, too."""
-        is_lost = isinstance(ended, ClosedInstead) and ended.expected == UNPARSED
+        is_lost = isinstance(ended, ClosedInstead) and UNPARSED in ended.expected
         return Unsupported(UNFLUSHED) if is_lost and self.url(self.variant).is_web else ended
 
     def needs(self, feature: str) -> None:

@@ -239,7 +239,7 @@ def test_a_server_that_requires_tls_of_a_plain_url() -> None:
 def web_socket(answer: bytes = b"", refusal: bytes | None = None) -> Script:
     """A NATS server inside WebSocket; ``answer`` instead of its own to the upgrade.
 
-    At FOO it sends ``refusal`` and closes, or without one goes on.
+    At FOO, and at an empty line, it sends ``refusal`` and closes, or without one goes on.
     """
 
     def script(link: socket.socket) -> None:
@@ -257,7 +257,7 @@ def web_socket(answer: bytes = b"", refusal: bytes | None = None) -> Script:
                 text = bytes(byte ^ mask[at % 4] for at, byte in enumerate(file.read(size)))
                 if b"PING\r\n" in text:
                     link.sendall(of_server(Opcode.BINARY, b"PONG\r\n"))
-                if b"FOO" in text and refusal is not None:
+                if (b"FOO" in text or text == b"\r\n") and refusal is not None:
                     link.sendall(of_server(Opcode.BINARY, refusal) if refusal else b"")
                     link.shutdown(socket.SHUT_RDWR)
 
@@ -297,6 +297,13 @@ def test_only_web_socket_may_lose_the_error_of_a_closed_connection(
     with scripted(script) as address:
         result = run_check(check, open_target(parse_url(f"{scheme}://{address}")), Catalogue.load())
     assert result.outcome is outcome
+
+
+def test_web_socket_may_also_lose_an_error_of_which_there_are_two_texts() -> None:
+    (check,) = select(all_checks("nats"), ["core/empty-line-is-a-parse-error"])
+    with scripted(web_socket(refusal=b"")) as address:
+        result = run_check(check, open_target(parse_url(f"ws://{address}")), Catalogue.load())
+    assert result.outcome is Outcome.UNSUPPORTED
 
 
 def test_urls_of_web_sockets() -> None:
