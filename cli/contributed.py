@@ -181,7 +181,7 @@ def _check_claims(path: Path | None, result: RunResult) -> str:
     try:
         claims = load_claims(path, result.target.protocol)
     except ClaimsError as error:
-        raise UsageProblem(f"{path.name}: {error}") from error
+        raise UsageProblem(str(error)) from error
     if result.claims is None:
         raise UsageProblem(
             f"{RESULT} was made without the claims file: plumbline verify --claims {path.name}"

@@ -86,9 +86,13 @@ def _ending(error: BaseException) -> ExitCode:
 
 
 def exit_codes(meanings: Mapping[ExitCode, str], remark: str = "") -> str:
-    """How the help of a command ends: its exit codes, those of every command among them, and a remark."""
+    """How the help of a command ends: its exit codes, those of every command among them, and a remark.
+
+    An empty meaning leaves out a code that this command does not end with.
+    """
     listed = sorted({**_OF_EVERY_COMMAND, **meanings}.items())
-    text = f"Exit codes: {', '.join(f'{code:d} {meaning}' for code, meaning in listed)}. {remark}"
+    words = [f"{code:d} {meaning}" for code, meaning in listed if meaning]
+    text = f"Exit codes: {', '.join(words)}. {remark}"
     return "\n\b\n" + fill(text.strip(), _HELP_WIDTH, break_on_hyphens=False) + "\n"
 
 

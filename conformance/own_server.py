@@ -29,7 +29,7 @@ from plumbline.untrusted import BadInputError, parse_json
 
 RESTARTS = (
     "the check restarts its server, and Plumbline did not start this one "
-    "(--server BINARY, --target NAME, restart in a claims file, or no URL: the reference broker), or its "
+    "(--server PROGRAM, --target NAME, restart in a claims file, or no URL: the reference broker), or its "
     "start command has no {store}"
 )  # why a check is unsupported
 READY_WITHIN_S = 100.0  # a start of RabbitMQ may take 90 (servers.amqp.rabbitmq)

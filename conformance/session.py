@@ -111,7 +111,7 @@ class BaseSession:
         if url is None:
             raise Unsupported(
                 f"this run has no server with the configuration {variant!r} "
-                f"(--variant {variant}=URL, or --server BINARY)"
+                f"(--variant {variant}=URL, or --server PROGRAM)"
             )
         return url
 

@@ -51,9 +51,10 @@ Examples:
 
 """ + exit_codes(
     {
-        ExitCode.CONFORMANT: "ended by Ctrl-C",
+        ExitCode.CONFORMANT: "ended by Ctrl-C or SIGTERM",
         ExitCode.NOT_CONFORMANT: "violations (with --live)",
         ExitCode.HARNESS_ERROR: "the recording failed",
+        ExitCode.INTERRUPTED: "",
     }
 )
 

@@ -108,7 +108,7 @@ class FindingsPrinter:
     def _restarts(self, progress: SearchProgress) -> str:
         if self._target.running.restarts:
             return f"restarts  {progress.restarts}, each of a server like it, with streams in files"
-        return "restarts  none: Plumbline did not start this server (--server BINARY, or no URL)"
+        return "restarts  none: Plumbline did not start this server (--server PROGRAM, or no URL)"
 
     def _erase(self) -> None:
         if self._line_visible:
