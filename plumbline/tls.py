@@ -101,6 +101,8 @@ class TlsSocket:
                 data += self._encrypted.recv(more)
         except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
             raise BlockingIOError from None
+        except ssl.SSLZeroReturnError:  # the peer's close_notify, after our own
+            return b""
         return data
 
     def send(self, data: bytes | memoryview) -> int:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import select
 import shutil
 import socket
 import ssl
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import nats
@@ -19,9 +21,10 @@ from plumbline.proxy.addresses import Endpoint
 from plumbline.proxy.record import recorded
 from plumbline.proxy.tls.contexts import ProxySide, TlsSettings, client_context, tls_settings
 from plumbline.servers.nats.nats_server import NatsServer, ServerBinary
-from plumbline.tls import TlsError, TlsOptions, server_context
+from plumbline.tls import TlsError, TlsOptions, TlsSocket, server_context
 from plumbline.wire.amqp import PROTOCOL_HEADER, Heartbeat
-from tests.proxy.peers import connect, receive, server
+from tests.certificates import Certificates
+from tests.proxy.peers import PATIENCE_S, connect, receive, server
 
 WAIT_S = 5.0
 
@@ -173,3 +176,25 @@ def test_settings() -> None:
         client_context(Path("nowhere.pem"), None)
     with pytest.raises(TlsError, match="needs TLS on at least one side"):
         tls_settings(plain, None, TlsOptions(), first=[ProxySide.CLIENT])
+
+
+def test_the_end_of_a_peer_after_our_own_is_an_end(tmp_path: Path) -> None:
+    """OpenSSL reports the second close_notify as an error, and the relay passed on a reset."""
+    certificates = Certificates(tmp_path)
+    of_client = ssl.create_default_context(cafile=str(certificates.pem("ca")))
+    of_server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    of_server.load_cert_chain(certificates.pem("server"), certificates.key("server"))
+    ours, theirs = socket.socketpair()
+    with ThreadPoolExecutor() as pool, ours, theirs:
+        accepting = pool.submit(of_server.wrap_socket, theirs, server_side=True)
+        with of_client.wrap_socket(ours, server_hostname="localhost") as encrypted:
+            encrypted.setblocking(False)  # as in the relay
+            end = TlsSocket(encrypted)
+            with accepting.result(timeout=PATIENCE_S) as peer:
+                peer.settimeout(PATIENCE_S)
+                end.shutdown(socket.SHUT_WR)
+                assert peer.recv(1) == b""
+                with contextlib.suppress(OSError):
+                    peer.unwrap()
+                assert select.select([encrypted], [], [], PATIENCE_S)[0]
+                assert end.recv(1) == b""
