@@ -18,7 +18,6 @@ from msgspec import Struct
 from plumbline.conformance import suite
 from plumbline.conformance.check import Check, protocol_of
 from plumbline.conformance.requirements.catalogue import Catalogue
-from plumbline.conformance.runner.engine import run_check
 from plumbline.conformance.running import RunningTarget
 from plumbline.conformance.target import AccessRefusedError, NatsUrl, TargetAccess, open_target
 from plumbline.conformance.urls import parse_url
@@ -32,8 +31,7 @@ from plumbline.reference_broker.nats.defects import DefectNotApplicableError
 from plumbline.reference_broker.nats.server import NatsBroker
 from plumbline.reference_broker.registry import Defect
 from plumbline.verdicts import CheckResult, Outcome
-
-ATTEMPTS = 3  # of a check that does not decide
+from tests.deciding import decided
 
 
 class Detection(Struct, frozen=True):
@@ -91,19 +89,10 @@ def detect(defect: str, protocol: str, checks: Sequence[Check] | None = None) ->
             access = serve(defect, chosen, running)
         except (TargetUnreachable, AccessRefusedError) as error:
             return Detection(defect, breaks, (), (), str(error), time.monotonic() - began)
-        results = tuple(_decided(check, access) for check in chosen)
+        results = tuple(decided(check, access, catalogue()) for check in chosen)
     failed = [result for result in results if result.outcome is Outcome.FAILED]
     red = sorted({name for result in failed for name in result.requirements})
     return Detection(defect, breaks, tuple(red), results, duration_s=time.monotonic() - began)
-
-
-def _decided(check: Check, access: TargetAccess) -> CheckResult:
-    """What a check finds; on a busy machine it may be too late to decide, and is run again."""
-    for _ in range(ATTEMPTS - 1):
-        result = run_check(check, access, catalogue())
-        if result.outcome is not Outcome.INCONCLUSIVE:
-            return result
-    return run_check(check, access, catalogue())
 
 
 def _serve_nats(defect: str, checks: Sequence[Check], running: ExitStack) -> TargetAccess:

@@ -9,7 +9,6 @@ import pytest
 
 from plumbline.conformance.check import Check
 from plumbline.conformance.requirements.catalogue import Catalogue
-from plumbline.conformance.runner.engine import run_check
 from plumbline.conformance.running import RunningTarget
 from plumbline.conformance.suite import all_checks
 from plumbline.conformance.target import NatsUrl, TargetAccess, open_target
@@ -17,6 +16,7 @@ from plumbline.conformance.variants import main_server, variants
 from plumbline.reference_broker.nats.config import Config
 from plumbline.reference_broker.nats.server import NatsBroker
 from plumbline.verdicts import Outcome
+from tests.deciding import decided
 from tests.zoo.dialect import other_dialect
 
 VARIANTS = ("no-jetstream", "domain")
@@ -58,6 +58,6 @@ def access() -> Iterator[TargetAccess]:
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.id)
 def test_a_server_of_another_dialect_passes(access: TargetAccess, check: Check) -> None:
-    result = run_check(check, access, CATALOGUE)
+    result = decided(check, access, CATALOGUE)
     evidence = (result.message, result.expected, result.actual)
     assert result.outcome in (Outcome.PASSED, Outcome.UNSUPPORTED), evidence

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 import pytest
 
 from plumbline.conformance.requirements.catalogue import Catalogue
-from plumbline.conformance.runner.engine import run_check
 from plumbline.conformance.suite import all_checks
 from plumbline.conformance.target import TargetAccess, open_target
 from plumbline.conformance.urls import AmqpUrl, AnyUrl, NatsUrl
@@ -16,6 +15,7 @@ from plumbline.reference_broker.amqp.server import AmqpBroker
 from plumbline.reference_broker.nats.server import NatsBroker
 from plumbline.verdicts import Outcome
 from plumbline.wire.nats import Operation
+from tests.deciding import decided
 from tests.zoo.deployments import deployments
 from tests.zoo.planted import DEFECTS
 from tests.zoo.relay import Rewrite, relay
@@ -41,7 +41,7 @@ def outcomes(target: TargetAccess, requirement: str) -> set[Outcome]:
         for check in all_checks(target.url.protocol)
         if requirement in check.requirements and not check.variant
     ]
-    found = {run_check(check, target, CATALOGUE).outcome for check in checks}
+    found = {decided(check, target, CATALOGUE).outcome for check in checks}
     assert found & {Outcome.PASSED, Outcome.FAILED}
     return found
 
