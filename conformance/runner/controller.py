@@ -32,9 +32,10 @@ from plumbline.conformance.runner.judge import (
 from plumbline.conformance.runner.lifeline import Lifeline
 from plumbline.conformance.runner.prepare import PreparedRun
 from plumbline.conformance.runner.run import RunEnd, conclude, suite_of
+from plumbline.conformance.runner.run_lock import RunLock
 from plumbline.conformance.runner.schedule import DISTRIBUTION, Schedule
 from plumbline.conformance.runner.sweep import sweep
-from plumbline.conformance.runner.time_limit import TimeLimit
+from plumbline.conformance.runner.time_limit import SHORTEST_S, TimeLimit
 from plumbline.conformance.unanswered import UnansweredApis, UnansweringServers
 from plumbline.interpreter import safe_path_for_children
 from plumbline.interrupts import (
@@ -284,15 +285,29 @@ class Controller:
         if self._limit is not None:
             until = min(until, self._limit.deletion_ends_at)
         try:
-            # A request of a worker that was killed may still be on its way: look until nothing is left.
-            while sweep(access, until) and self._is_cut_off:
-                pass
+            if self._is_cut_off:
+                self._await_workers(until)
+                # A request of a worker that was ended may still be on its way: look until nothing is left.
+                while sweep(access, until):
+                    pass
+            sweep(access, until)
         except CheckEnded as error:
             if not access.running.program:  # a server that Plumbline started ends now, with all that is on it
                 notes.append(
                     f"objects with the prefix {access.prefix} may be left on the target: {error.message}"
                 )
         return "", notes
+
+    def _await_workers(self, until: float) -> None:
+        """Wait until no check runs: a worker ends a moment after its lifeline was cut, and creates objects on
+        the target until then. One that does not end is not waited for to the end of the time."""
+        left_s = max((until - time.monotonic()) / 2, SHORTEST_S)
+        with (
+            contextlib.suppress(TimeIsUp),
+            ended_after(left_s),
+            RunLock(shared_folder(self._run)).exclusive(),
+        ):
+            pass
 
     @property
     def _is_cut_off(self) -> bool:
