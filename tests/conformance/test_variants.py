@@ -198,3 +198,7 @@ def test_wrong_file_error_names_the_file(tmp_path: Path, write: Callable[[Path],
     with pytest.raises(VariantsError, match=r"^variants\.toml: ") as raised:
         variants(write(tmp_path))
     assert error in str(raised.value)
+
+
+def test_the_checks_of_two_variants_want_to_be_refused() -> None:
+    assert {name for name, variant in variants().items() if variant.refuses} == {"permissions", "jwt"}
