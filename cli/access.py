@@ -10,7 +10,7 @@ import typer
 
 from plumbline.access_options import ACCESS_OPTIONS, TLS_OPTIONS, AccessOption
 from plumbline.cli.options import keyword, with_options
-from plumbline.conformance.access import access_of, tls_options_of
+from plumbline.conformance.targets.access import access_of, tls_options_of
 
 
 def with_access_options(command: Callable[..., None]) -> Callable[..., None]:

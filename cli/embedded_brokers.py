@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from plumbline.interpreter import python_command
 
 if TYPE_CHECKING:
-    from plumbline.conformance.variants import Variant
+    from plumbline.conformance.targets.variants import Variant
     from plumbline.reference_broker.nats.config import Config
     from plumbline.reference_broker.nats.server import BrokerThread
     from plumbline.reference_broker.nats.virtual import VirtualBroker
@@ -65,7 +65,7 @@ def broker_with(config: Config, defects: Sequence[str]) -> BrokerThread:
 
 def configurations() -> dict[str, Variant]:
     """Every configuration that a check may need, by name; ``MAIN`` is the plain one."""
-    from plumbline.conformance.variants import main_server, variants
+    from plumbline.conformance.targets.variants import main_server, variants
 
     return {MAIN: main_server(), **variants()}
 

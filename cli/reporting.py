@@ -22,8 +22,8 @@ def consumers(asked: ReportOptions) -> list[ReportWriter]:
 def capture(target: Target, wire: Sequence[WireLine], started: float) -> bytes:
     """A pcapng file of what a check exchanged with the target; ``started`` in seconds since 1970."""
     from plumbline.captures.exchange import NOWHERE, ExchangedOperation, exchange_capture
-    from plumbline.conformance.journal import MAX_RAW_BYTES
-    from plumbline.conformance.urls import UrlError, parse_url
+    from plumbline.conformance.sessions.journal import MAX_RAW_BYTES
+    from plumbline.conformance.targets.urls import UrlError, parse_url
     from plumbline.wire.sender import BY_ARROW
 
     try:

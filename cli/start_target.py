@@ -13,14 +13,14 @@ from msgspec.structs import replace
 
 from plumbline.cli.embedded_brokers import EMBEDDED_AMQP, MAIN, broker_program, broker_with, flags_of
 from plumbline.cli.output import conceal, warn
-from plumbline.conformance.access import Access
-from plumbline.conformance.running import RunningTarget
-from plumbline.conformance.urls import AccessRefusedError, AmqpUrl, AnyUrl, NatsUrl, parse_url
+from plumbline.conformance.targets.access import Access
+from plumbline.conformance.targets.running import RunningTarget
+from plumbline.conformance.targets.urls import AccessRefusedError, AmqpUrl, AnyUrl, NatsUrl, parse_url
 from plumbline.errors import TargetUnreachable, UsageProblem
 from plumbline.interpreter import python_command
 
 if TYPE_CHECKING:
-    from plumbline.conformance.variants import Variant
+    from plumbline.conformance.targets.variants import Variant
     from plumbline.servers.start_command import CommandServer, StartCommand
     from plumbline.servers.targets import Software
 
@@ -91,7 +91,7 @@ def _first_that_answers(urls: Sequence[AnyUrl]) -> AnyUrl:
     """Raises ``TargetUnreachable`` if none of several does; a single one is looked at later."""
     if len(urls) == 1:
         return urls[0]
-    from plumbline.conformance.target import probe
+    from plumbline.conformance.targets.target import probe
 
     problems: list[str] = []
     for url in urls:

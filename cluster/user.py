@@ -11,7 +11,7 @@ from pathlib import Path
 from plumbline.cluster.nodes import RESTARTED_WITHIN_S, NodeProcesses
 from plumbline.cluster.plan import FaultType
 from plumbline.cluster.relays import RouteRelays
-from plumbline.conformance.urls import parse_url
+from plumbline.conformance.targets.urls import parse_url
 from plumbline.errors import PlumblineError, UsageProblem
 from plumbline.servers.process import ServerError
 

@@ -80,10 +80,11 @@ def verifies(
     """Mark a function of one argument, ``session``, as the check of these requirements.
 
     The first line of its docstring is the title. ``variant`` names the server configuration it needs
-    (conformance/variants.toml). ``alone`` keeps every other check of the run away meanwhile: what subscribes
-    to everything, for example, is interest in what others expect no responders for. Checks with the same word
-    in ``shares`` are run one after the other, first: they share what takes long. After them come those that
-    ``is_long`` marks: they take seconds, or a hundred round trips, and no run is to end with one.
+    (conformance/targets/variants.toml). ``alone`` keeps every other check of the run away meanwhile: what
+    subscribes to everything, for example, is interest in what others expect no responders for. Checks with
+    the same word in ``shares`` are run one after the other, first: they share what takes long. After them
+    come those that ``is_long`` marks: they take seconds, or a hundred round trips, and no run is to end
+    with one.
     """
     if not requirements:
         raise ValueError("a check verifies at least one requirement")

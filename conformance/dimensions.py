@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from plumbline.conformance.requirements.catalogue import within_levels
-from plumbline.conformance.urls import AnyUrl
+from plumbline.conformance.targets.urls import AnyUrl
 from plumbline.errors import UsageProblem
 
 STORAGES = ("file", "memory")

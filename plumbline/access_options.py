@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 
 class AccessOption(NamedTuple):
-    """``name`` as a parameter of ``conformance.access.access_of``."""
+    """``name`` as a parameter of ``conformance.targets.access.access_of``."""
 
     name: str
     metavar: str

@@ -5,7 +5,7 @@ from __future__ import annotations
 from plumbline.conformance.check import Check
 from plumbline.conformance.requirements.catalogue import Catalogue
 from plumbline.conformance.runner.engine import run_check
-from plumbline.conformance.target import TargetAccess
+from plumbline.conformance.targets.target import TargetAccess
 from plumbline.verdicts import CheckResult, Outcome
 
 ATTEMPTS = 3  # of a check that does not decide

@@ -1,6 +1,6 @@
 """The JWTs of the suite's variant ``jwt``: who has signed what.
 
-``python -m tests.jwt_variant`` prints them for ``conformance/variants.toml``.
+``python -m tests.jwt_variant`` prints them for ``conformance/targets/variants.toml``.
 
 The keys of operator and accounts follow from their names; those of the users are published test vectors (RFC
 8032, section 7.1), with which the checks sign nonces.

@@ -120,7 +120,7 @@ class Target(Struct, frozen=True):
     software started with that configuration.
     """
 
-    url: str  # never with a password: see conformance.target
+    url: str  # never with a password: see conformance.targets.target
     protocol: str = "nats"  # or "amqp"
     server_name: str = ""
     version: str = ""

@@ -27,7 +27,7 @@ from plumbline.cluster.result import ClusterResult, as_json, as_text, conclude
 from plumbline.cluster.run import new_seed, run_cluster
 from plumbline.cluster.scenario import ClusterOptions, Scenario
 from plumbline.cluster.user import UserCluster, possible_faults
-from plumbline.conformance.urls import parse_url, url_with_password
+from plumbline.conformance.targets.urls import parse_url, url_with_password
 from plumbline.errors import ExitCode, UsageProblem
 from plumbline.reports import open_reports
 from plumbline.reports.events import events_of

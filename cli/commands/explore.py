@@ -34,11 +34,11 @@ from plumbline.cli.options import (
 )
 from plumbline.cli.passwords import PasswordFile, given_passwords
 from plumbline.cli.start_target import AMQP, NATS, TargetChoice, choose_target
-from plumbline.conformance.access import Access
 from plumbline.conformance.outcomes import CheckEnded
 from plumbline.conformance.runner.sweep import sweep
-from plumbline.conformance.running import RunningTarget
-from plumbline.conformance.target import TargetAccess, open_target
+from plumbline.conformance.targets.access import Access
+from plumbline.conformance.targets.running import RunningTarget
+from plumbline.conformance.targets.target import TargetAccess, open_target
 from plumbline.errors import ExitCode, UsageProblem
 from plumbline.interrupts import TimeIsUp, ended_after, uninterrupted
 

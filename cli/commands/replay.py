@@ -18,8 +18,8 @@ from plumbline.cli.exits import exit_codes
 from plumbline.cli.options import CaptureProtocol, Captures, Connections, output_option
 from plumbline.cli.output import conceal, flush, print_line
 from plumbline.cli.passwords import PasswordFile, given_passwords
-from plumbline.conformance.links import open_link
-from plumbline.conformance.urls import parse_url
+from plumbline.conformance.targets.links import open_link
+from plumbline.conformance.targets.urls import parse_url
 from plumbline.errors import ExitCode, TargetUnreachable, UsageProblem
 from plumbline.proxy.addresses import Endpoint
 from plumbline.proxy.record import recorded

@@ -10,7 +10,7 @@ import typer
 
 from plumbline.cli.command import command_app
 from plumbline.cli.embedded_brokers import configurations
-from plumbline.conformance.variants import Variant, amqp_variants
+from plumbline.conformance.targets.variants import Variant, amqp_variants
 from plumbline.errors import UsageProblem
 
 WIDTH = 100

@@ -32,12 +32,12 @@ from plumbline.cli.options import (
 from plumbline.cli.passwords import PasswordFile, given_passwords
 from plumbline.cli.reporting import consumers
 from plumbline.cli.start_target import TargetChoice, choose_target
-from plumbline.conformance.access import Access
 from plumbline.conformance.claims import draft_claims
 from plumbline.conformance.dimensions import Dimensions
 from plumbline.conformance.runner.prepare import RunOptions, prepare
 from plumbline.conformance.runner.time_limit import TimeLimit
 from plumbline.conformance.runner.verify import Finished, run_suite
+from plumbline.conformance.targets.access import Access
 from plumbline.conformance.waivers import draft_waivers
 from plumbline.errors import ExitCode, UsageProblem
 from plumbline.reports import ReportOptions

@@ -8,7 +8,7 @@ from typing import Any
 from plumbline.bounds import OPERATION_BYTES
 from plumbline.cluster.connection import BaseConnection
 from plumbline.conformance.amqp.handshake import open_, start_ok, tune_ok
-from plumbline.conformance.urls import AmqpUrl
+from plumbline.conformance.targets.urls import AmqpUrl
 from plumbline.wire.amqp import Decoder, Heartbeat, Limits, Method, ProtocolHeader
 from plumbline.wire.sender import Sender
 

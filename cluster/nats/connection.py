@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from plumbline.cluster.connection import BaseConnection
-from plumbline.conformance.urls import NatsUrl
+from plumbline.conformance.targets.urls import NatsUrl
 from plumbline.wire.nats import Connect, Decoder, Err, HMsg, Info, Msg, Ping, Pong, Sub
 from plumbline.wire.sender import Sender
 

@@ -13,11 +13,11 @@ from typing import Any
 
 from plumbline.bounds import OPERATION_BYTES
 from plumbline.conformance.amqp.handshake import open_, start_ok, tune_ok
-from plumbline.conformance.connection import BaseConnection, ConnectionContext
 from plumbline.conformance.limits import DEFAULT_WITHIN_S
-from plumbline.conformance.links import Link
 from plumbline.conformance.outcomes import Failed
-from plumbline.conformance.urls import AmqpUrl
+from plumbline.conformance.sessions.connection import BaseConnection, ConnectionContext
+from plumbline.conformance.targets.links import Link
+from plumbline.conformance.targets.urls import AmqpUrl
 from plumbline.wire.amqp import (
     DEFAULT_FRAME_MAX,
     Decoder,

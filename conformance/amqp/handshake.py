@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from plumbline.conformance.urls import AmqpUrl
+from plumbline.conformance.targets.urls import AmqpUrl
 from plumbline.wire.amqp import Method
 from plumbline.wire.amqp.fields import encode_entries
 

@@ -9,8 +9,8 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from plumbline.conformance.amqp.handshake import open_, start_ok, tune_ok
-from plumbline.conformance.links import Link
-from plumbline.conformance.urls import MECHANISMS, AccessRefusedError, AmqpUrl
+from plumbline.conformance.targets.links import Link
+from plumbline.conformance.targets.urls import MECHANISMS, AccessRefusedError, AmqpUrl
 from plumbline.errors import TargetUnreachable
 from plumbline.passwords import VARIABLE
 from plumbline.wire.amqp import Decoder, Limits, Method, Operation, ProtocolHeader, Sender

@@ -13,13 +13,13 @@ from msgspec.structs import replace
 
 from plumbline.conformance.amqp.connection import AmqpConnection
 from plumbline.conformance.amqp.stage import AmqpStage
-from plumbline.conformance.links import Link, open_link
 from plumbline.conformance.outcomes import CheckEnded, Failed, Unsupported, Untestable
-from plumbline.conformance.own_server import RESTARTS, ClaimedServer, OwnAmqpServer, OwnServer
 from plumbline.conformance.runner.created_objects import CreatedObjects
-from plumbline.conformance.session import OWN_SERVER, STAGE, BaseSession, ForeignObjectError
-from plumbline.conformance.target import TargetAccess
-from plumbline.conformance.urls import AmqpUrl
+from plumbline.conformance.sessions.session import OWN_SERVER, STAGE, BaseSession, ForeignObjectError
+from plumbline.conformance.targets.links import Link, open_link
+from plumbline.conformance.targets.own_server import RESTARTS, ClaimedServer, OwnAmqpServer, OwnServer
+from plumbline.conformance.targets.target import TargetAccess
+from plumbline.conformance.targets.urls import AmqpUrl
 from plumbline.wire.amqp import OBJECT_ARGUMENTS, SHAPES, Method, Operation, SentBy
 
 DECLARES = {"queue.declare": "queue", "exchange.declare": "exchange"}
@@ -155,8 +155,9 @@ class AmqpSession(BaseSession):
         return variant_server(self.target.running, name)
 
     def url_with_certificate(self, client: str) -> AmqpUrl:
-        """That of the variant, for a client that shows this certificate of ``conformance.certificates``, or
-        none if it is empty. Raises ``Unsupported`` if Plumbline has not made it."""
+        """That of the variant, for a client that shows this certificate of
+        ``conformance.targets.certificates``, or none if it is empty. Raises ``Unsupported`` if Plumbline
+        has not made it."""
         assert self.variant is not None
         url = self.url(self.variant)
         if url.tls is None:

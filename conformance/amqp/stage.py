@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from plumbline.conformance.amqp.probe import is_rabbitmq
 from plumbline.conformance.limits import DEFAULT_WITHIN_S
 from plumbline.conformance.outcomes import Failed, Unsupported, Untestable
-from plumbline.conformance.polling import poll_state
-from plumbline.conformance.unanswered import answers_now
+from plumbline.conformance.sessions.polling import poll_state
+from plumbline.conformance.targets.unanswered import answers_now
 from plumbline.wire.amqp import Method, Operation
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from __future__ import annotations
 import atexit
 
 from plumbline.conformance.outcomes import Unsupported
-from plumbline.conformance.own_server import OwnAmqpServer
-from plumbline.conformance.running import RunningTarget
-from plumbline.conformance.variants import amqp_variants
+from plumbline.conformance.targets.own_server import OwnAmqpServer
+from plumbline.conformance.targets.running import RunningTarget
+from plumbline.conformance.targets.variants import amqp_variants
 
 _running: dict[tuple[tuple[str, ...], str], OwnAmqpServer] = {}  # by program and name of the variant
 

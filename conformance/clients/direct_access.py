@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 
-from plumbline.conformance.target import TargetAccess, open_target
-from plumbline.conformance.urls import AccessRefusedError, AnyUrl
+from plumbline.conformance.targets.target import TargetAccess, open_target
+from plumbline.conformance.targets.urls import AccessRefusedError, AnyUrl
 from plumbline.errors import TargetUnreachable
 
 ANSWERS_WITHIN_S = 20.0

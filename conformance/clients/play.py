@@ -23,10 +23,10 @@ from plumbline.conformance.clients.rules import ScenarioTraffic, evidence
 from plumbline.conformance.clients.scenario import Scenario
 from plumbline.conformance.clients.scenario_broker import ScenarioBrokers
 from plumbline.conformance.clients.scene import Scene
-from plumbline.conformance.journal import shortened_exchange
 from plumbline.conformance.outcomes import CheckEnded, Failed, Inconclusive, Unsupported
 from plumbline.conformance.requirements.catalogue import Catalogue
 from plumbline.conformance.runner.engine import outcome_of, result_of
+from plumbline.conformance.sessions.journal import shortened_exchange
 from plumbline.monitors import MonitorRunner, Side, Violation
 from plumbline.verdicts import CheckResult, Outcome
 

@@ -10,7 +10,7 @@ from typing import Protocol, TextIO
 from plumbline.conformance.explore.script import Script
 from plumbline.conformance.explore.search import Divergence, SearchProgress
 from plumbline.conformance.explore.trial import requirement_of, trace_text
-from plumbline.conformance.target import TargetAccess
+from plumbline.conformance.targets.target import TargetAccess
 from plumbline.verdicts import WireLine
 from plumbline.visible import write_line
 

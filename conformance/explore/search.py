@@ -28,7 +28,7 @@ from plumbline.conformance.explore.script import Script
 from plumbline.conformance.explore.shrink import BudgetExhaustedError, shrink
 from plumbline.conformance.explore.trial import PATIENCE, TrialDifference, play_script
 from plumbline.conformance.outcomes import CheckEnded
-from plumbline.conformance.target import TargetAccess
+from plumbline.conformance.targets.target import TargetAccess
 
 EXAMPLES = 50  # of a round
 SLOW_EXAMPLES = 6  # of a round that lets time pass, or restarts servers; each follows one of the others

@@ -22,7 +22,7 @@ from plumbline.conformance.explore.lines import (
     shown_state,
 )
 from plumbline.conformance.explore.reference import SimulatedBroker
-from plumbline.conformance.target import CONNECT_DEFAULTS
+from plumbline.conformance.targets.target import CONNECT_DEFAULTS
 from plumbline.wire.nats import Connect, Decoder, HPub, Operation, Payload, Ping, Pub, Sender, Sub, Unsub
 from plumbline.wire.nats.jetstream import ACK_PREFIX, api_subject
 

@@ -30,7 +30,7 @@ from plumbline.conformance.explore.script import RESTART, Script
 from plumbline.conformance.limits import OBJECT_PREFIX
 from plumbline.conformance.nats.session import NatsSession
 from plumbline.conformance.outcomes import CheckEnded, Failed, Inconclusive, Untestable
-from plumbline.conformance.target import TargetAccess
+from plumbline.conformance.targets.target import TargetAccess
 from plumbline.conformance.trace.cases import parse_trace
 from plumbline.conformance.trace.player import play
 from plumbline.verdicts import WireLine

@@ -8,7 +8,7 @@ from typing import TextIO
 from plumbline.conformance.explore.findings import difference_lines, new_file
 from plumbline.conformance.models.model import Model
 from plumbline.conformance.models.search import ModelDifference, ModelProgress
-from plumbline.conformance.target import TargetAccess
+from plumbline.conformance.targets.target import TargetAccess
 from plumbline.visible import write_line
 
 EVERY = 50  # traces, in a line of progress

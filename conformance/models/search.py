@@ -17,7 +17,7 @@ from plumbline.conformance.check import Check
 from plumbline.conformance.models.model import Model, ModelScript
 from plumbline.conformance.requirements.catalogue import Catalogue
 from plumbline.conformance.runner.engine import run_check
-from plumbline.conformance.target import TargetAccess
+from plumbline.conformance.targets.target import TargetAccess
 from plumbline.conformance.trace.cases import parse_trace
 from plumbline.conformance.trace.player import play
 from plumbline.verdicts import CheckResult, Outcome

@@ -6,12 +6,17 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any, TypeVar
 
 from plumbline.bounds import OPERATION_BYTES
-from plumbline.conformance.connection import Arrival, BaseConnection, ConnectionClosed, ConnectionContext
 from plumbline.conformance.limits import DEFAULT_WITHIN_S
-from plumbline.conformance.links import Link
 from plumbline.conformance.nats.differences import field_differences
 from plumbline.conformance.nats.redaction import redacted
 from plumbline.conformance.outcomes import Failed
+from plumbline.conformance.sessions.connection import (
+    Arrival,
+    BaseConnection,
+    ConnectionClosed,
+    ConnectionContext,
+)
+from plumbline.conformance.targets.links import Link
 from plumbline.wire.nats import (
     Connect,
     Decoder,

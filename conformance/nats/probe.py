@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from plumbline.conformance.limits import OBJECT_PREFIX
-from plumbline.conformance.links import Link, open_link
 from plumbline.conformance.nats.grants import Grants, grants_of
-from plumbline.conformance.urls import AccessRefusedError, NatsUrl
+from plumbline.conformance.targets.links import Link, open_link
+from plumbline.conformance.targets.urls import AccessRefusedError, NatsUrl
 from plumbline.errors import TargetUnreachable
 from plumbline.passwords import VARIABLE
 from plumbline.wire.errors import ProtocolError

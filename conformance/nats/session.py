@@ -18,12 +18,12 @@ from plumbline.conformance.nats.connection import NatsConnection, handshake
 from plumbline.conformance.nats.new_in_cluster import NewInCluster
 from plumbline.conformance.nats.stage import JetStreamStage
 from plumbline.conformance.outcomes import CheckEnded, ClosedInstead, Failed, Unsupported, Untestable
-from plumbline.conformance.own_server import RESTARTS, ClaimedServer, OwnServer
-from plumbline.conformance.polling import POLL_INTERVAL_S
-from plumbline.conformance.session import OWN_SERVER, STAGE, BaseSession, ForeignObjectError
-from plumbline.conformance.target import CONNECT_DEFAULTS, TargetAccess
-from plumbline.conformance.urls import NatsUrl
-from plumbline.conformance.variants import variants
+from plumbline.conformance.sessions.polling import POLL_INTERVAL_S
+from plumbline.conformance.sessions.session import OWN_SERVER, STAGE, BaseSession, ForeignObjectError
+from plumbline.conformance.targets.own_server import RESTARTS, ClaimedServer, OwnServer
+from plumbline.conformance.targets.target import CONNECT_DEFAULTS, TargetAccess
+from plumbline.conformance.targets.urls import NatsUrl
+from plumbline.conformance.targets.variants import variants
 from plumbline.wire.nats import HPub, Operation, Pub
 from plumbline.wire.nats.jetstream import API_PREFIX
 

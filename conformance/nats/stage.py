@@ -18,8 +18,8 @@ from msgspec import Struct
 from plumbline.conformance.limits import DEFAULT_WITHIN_S
 from plumbline.conformance.nats.statuses import status_code
 from plumbline.conformance.outcomes import Failed, Inconclusive, Unsupported, Untestable
-from plumbline.conformance.polling import POLL_INTERVAL_S, poll_state
-from plumbline.conformance.unanswered import answers_now
+from plumbline.conformance.sessions.polling import POLL_INTERVAL_S, poll_state
+from plumbline.conformance.targets.unanswered import answers_now
 from plumbline.untrusted import BadInputError, parse_json
 from plumbline.wire.errors import ProtocolError
 from plumbline.wire.nats import Err, HMsg, HPub, Msg, Pub, Sub

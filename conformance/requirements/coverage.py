@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from plumbline.conformance.requirements.catalogue import Catalogue, CatalogueError
 from plumbline.conformance.requirements.references import CheckReferences, check_references
-from plumbline.conformance.variants import VariantsError, amqp_variants, variants
+from plumbline.conformance.targets.variants import VariantsError, amqp_variants, variants
 
 
 def problems(

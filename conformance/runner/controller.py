@@ -18,7 +18,6 @@ import pytest
 
 from plumbline.bounds import SWEEP_S
 from plumbline.conformance.claims import compare
-from plumbline.conformance.journal import WireBudget
 from plumbline.conformance.outcomes import CheckEnded
 from plumbline.conformance.runner.engine import not_run_result
 from plumbline.conformance.runner.items import RESULT, is_check
@@ -36,7 +35,8 @@ from plumbline.conformance.runner.run_lock import RunLock
 from plumbline.conformance.runner.schedule import DISTRIBUTION, Schedule
 from plumbline.conformance.runner.sweep import sweep
 from plumbline.conformance.runner.time_limit import SHORTEST_S, TimeLimit
-from plumbline.conformance.unanswered import UnansweredApis, UnansweringServers
+from plumbline.conformance.sessions.journal import WireBudget
+from plumbline.conformance.targets.unanswered import UnansweredApis, UnansweringServers
 from plumbline.interpreter import safe_path_for_children
 from plumbline.interrupts import (
     TimeIsUp,

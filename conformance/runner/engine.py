@@ -13,7 +13,6 @@ from typing import Any
 import msgspec
 
 from plumbline.conformance.check import Check
-from plumbline.conformance.connection import NEW_CONNECTION
 from plumbline.conformance.outcomes import (
     CheckEnded,
     Failed,
@@ -28,9 +27,10 @@ from plumbline.conformance.outcomes import (
     Untestable,
 )
 from plumbline.conformance.requirements.catalogue import Catalogue, within_levels
-from plumbline.conformance.session import DEATH_S, BaseSession
-from plumbline.conformance.sessions import open_session
-from plumbline.conformance.target import TargetAccess
+from plumbline.conformance.sessions.connection import NEW_CONNECTION
+from plumbline.conformance.sessions.opening import open_session
+from plumbline.conformance.sessions.session import DEATH_S, BaseSession
+from plumbline.conformance.targets.target import TargetAccess
 from plumbline.errors import TargetUnreachable
 from plumbline.masking import Mask
 from plumbline.verdicts import CLAIMED, NOT_CLAIMED, CheckResult, Level, Outcome

@@ -19,7 +19,7 @@ from plumbline.conformance.check import Check
 from plumbline.conformance.runner.engine import not_run_result, run_check
 from plumbline.conformance.runner.prepare import RunDescription
 from plumbline.conformance.runner.run_lock import RunLock
-from plumbline.conformance.unanswered import UnansweringServers
+from plumbline.conformance.targets.unanswered import UnansweringServers
 from plumbline.conformance.waivers import apply_waivers
 from plumbline.verdicts import CheckResult, Outcome, with_red
 

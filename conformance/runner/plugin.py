@@ -54,7 +54,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def _configure_listing(config: pytest.Config) -> None:
     from plumbline.conformance.requirements.catalogue import Catalogue
     from plumbline.conformance.runner.items import CheckCollector
-    from plumbline.conformance.urls import parse_url
+    from plumbline.conformance.targets.urls import parse_url
 
     try:
         protocol = parse_url(config.getoption("plumbline_target")).protocol
@@ -109,8 +109,8 @@ def _configure_controller(config: pytest.Config) -> None:
 def _prepared(config: pytest.Config) -> PreparedRun:
     """A run that pytest's own options describe."""
     from plumbline.conformance.runner.prepare import prepare
-    from plumbline.conformance.running import RunningTarget
-    from plumbline.conformance.urls import parse_url
+    from plumbline.conformance.targets.running import RunningTarget
+    from plumbline.conformance.targets.urls import parse_url
     from plumbline.passwords import Passwords
 
     passwords = Passwords.taken_from(os.environ)
@@ -124,8 +124,8 @@ def _prepared(config: pytest.Config) -> PreparedRun:
 
 def _run_options(config: pytest.Config) -> RunOptions:
     from plumbline.access_options import ACCESS_OPTIONS
-    from plumbline.conformance.access import access_of
     from plumbline.conformance.runner.prepare import RunOptions
+    from plumbline.conformance.targets.access import access_of
 
     given = {option.name: config.getoption(f"plumbline_{option.name}") for option in ACCESS_OPTIONS}
     paths = [Path(arg.partition("::")[0]) for arg in config.args]

@@ -13,14 +13,14 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from plumbline.conformance.access import Access
 from plumbline.conformance.check import Check
 from plumbline.conformance.claims import Claims, load_claims
 from plumbline.conformance.dimensions import Dimensions
 from plumbline.conformance.requirements.catalogue import Catalogue
-from plumbline.conformance.running import RunningTarget
 from plumbline.conformance.suite import all_checks, select, select_cases
-from plumbline.conformance.target import (
+from plumbline.conformance.targets.access import Access
+from plumbline.conformance.targets.running import RunningTarget
+from plumbline.conformance.targets.target import (
     AccessRefusedError,
     TargetAccess,
     UrlError,
@@ -28,10 +28,10 @@ from plumbline.conformance.target import (
     parse_level,
     probe,
 )
+from plumbline.conformance.targets.urls import AnyUrl, parse_url
+from plumbline.conformance.targets.variants import amqp_variants
+from plumbline.conformance.targets.variants import variants as nats_variants
 from plumbline.conformance.trace.check import load_checks
-from plumbline.conformance.urls import AnyUrl, parse_url
-from plumbline.conformance.variants import amqp_variants
-from plumbline.conformance.variants import variants as nats_variants
 from plumbline.conformance.waivers import Waiver, load_waivers
 from plumbline.errors import TargetUnreachable, UsageProblem
 from plumbline.masking import masked_url

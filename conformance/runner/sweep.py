@@ -15,7 +15,7 @@ from plumbline.conformance.nats.session import BUCKET_PREFIXES, NatsSession
 from plumbline.conformance.outcomes import Untestable
 from plumbline.conformance.runner.created_objects import CreatedObjects
 from plumbline.conformance.runner.time_limit import SHORTEST_S
-from plumbline.conformance.target import TargetAccess
+from plumbline.conformance.targets.target import TargetAccess
 from plumbline.interrupts import TimeIsUp, ended_after
 
 NO_TIME_LEFT = "there is no time left to delete them"

@@ -18,7 +18,7 @@ from plumbline.conformance.trace.template import Template, TraceScope
 from plumbline.conformance.trace.text import Text
 
 if TYPE_CHECKING:
-    from plumbline.conformance.session import BaseSession
+    from plumbline.conformance.sessions.session import BaseSession
 
 DEFAULT_CONNECTION = "client"
 

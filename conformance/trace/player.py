@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
-from plumbline.conformance.connection import Arrival, BaseConnection
-from plumbline.conformance.connection import ConnectionClosed as PeerClosed
 from plumbline.conformance.outcomes import CheckEnded, Failed
-from plumbline.conformance.session import BaseSession
+from plumbline.conformance.sessions.connection import Arrival, BaseConnection
+from plumbline.conformance.sessions.connection import ConnectionClosed as PeerClosed
+from plumbline.conformance.sessions.session import BaseSession
 from plumbline.conformance.trace.language import (
     AnyOrder,
     AwaitState,

@@ -7,9 +7,9 @@ from functools import cache
 
 import pytest
 
-from plumbline.conformance import session
 from plumbline.conformance.requirements.catalogue import Catalogue
 from plumbline.conformance.runner.engine import run_check
+from plumbline.conformance.sessions import session
 from plumbline.conformance.suite import all_checks, select
 from plumbline.verdicts import CheckResult, Outcome
 from tests.adequacy.virtual_servers import HOST

@@ -17,10 +17,10 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Protocol, Self
 
-from plumbline.conformance import pump
 from plumbline.conformance.outcomes import Inconclusive
-from plumbline.conformance.own_server import OwnServer
-from plumbline.conformance.urls import AnyUrl
+from plumbline.conformance.sessions import pump
+from plumbline.conformance.targets.own_server import OwnServer
+from plumbline.conformance.targets.urls import AnyUrl
 from plumbline.reference_broker.outputs import CloseOutput, SendOutput
 from plumbline.reference_broker.shell import LINGER_S, Core
 from plumbline.reference_broker.write_queue import Files, WriteQueue, apply
@@ -63,7 +63,7 @@ class World:
         return next(self._ports)
 
     def open_link(self, url: AnyUrl) -> VirtualLink:
-        """As ``conformance.links.open_link``."""
+        """As ``conformance.targets.links.open_link``."""
         server = self.servers.get(url.port)
         if server is None or server.has_ended:
             raise ConnectionRefusedError(111, "Connection refused")
@@ -255,7 +255,7 @@ class VirtualServer:
 
 
 class VirtualLink:
-    """A connection, as ``conformance.links.Link``."""
+    """A connection, as ``conformance.targets.links.Link``."""
 
     def __init__(self, server: VirtualServer, number: int) -> None:
         self.waiting = bytearray()
@@ -317,7 +317,7 @@ class VirtualLink:
 
 
 class VirtualPump:
-    """As ``conformance.pump.Pump``."""
+    """As ``conformance.sessions.pump.Pump``."""
 
     def __init__(self, world: World) -> None:
         self._world = world

@@ -16,14 +16,15 @@ from types import SimpleNamespace
 from typing import Any, Self
 from unittest.mock import patch
 
-from plumbline.conformance import session, target
 from plumbline.conformance.amqp import session as amqp_session
 from plumbline.conformance.amqp import variant_server
 from plumbline.conformance.nats import session as nats_session
-from plumbline.conformance.running import RunningTarget
-from plumbline.conformance.target import TargetAccess, open_target
-from plumbline.conformance.urls import AnyUrl, NatsUrl, parse_url
-from plumbline.conformance.variants import amqp_variants, main_server, variants
+from plumbline.conformance.sessions import session
+from plumbline.conformance.targets import target
+from plumbline.conformance.targets.running import RunningTarget
+from plumbline.conformance.targets.target import TargetAccess, open_target
+from plumbline.conformance.targets.urls import AnyUrl, NatsUrl, parse_url
+from plumbline.conformance.targets.variants import amqp_variants, main_server, variants
 from plumbline.reference_broker.shell import Core
 from plumbline.reference_broker.write_queue import Files, WriteQueue
 from tests.adequacy.virtual_servers import (
@@ -95,7 +96,7 @@ class VirtualTarget:
     """
 
     def __init__(self, protocol: str) -> None:
-        importlib.import_module("plumbline.conformance.sessions")  # whose clock is replaced, too
+        importlib.import_module("plumbline.conformance.sessions.opening")  # whose clock is replaced, too
         self.protocol = protocol
         self.world = World()
         self._access: TargetAccess | None = None

@@ -19,7 +19,7 @@ from urllib.parse import quote, urlsplit, urlunsplit
 
 from plumbline.cli.embedded_brokers import EMBEDDED_AMQP, configurations
 from plumbline.cli.start_target import TargetChoice, choose_target
-from plumbline.conformance.urls import AnyUrl, NatsUrl
+from plumbline.conformance.targets.urls import AnyUrl, NatsUrl
 from plumbline.proxy.record import RecordingProxy, recorded
 from plumbline.servers.amqp.rabbitmq import rabbitmq_server
 from plumbline.servers.nats.nats_server import ServerBinary, real_servers

@@ -10,7 +10,7 @@ from typer.testing import CliRunner, Result
 from plumbline.cli.main import app
 from plumbline.conformance.requirements.catalogue import Catalogue
 from plumbline.conformance.requirements.references import check_references
-from plumbline.conformance.variants import variants
+from plumbline.conformance.targets.variants import variants
 
 CATALOGUE = Catalogue.load()
 

@@ -6,7 +6,7 @@ import pytest
 
 from plumbline.cli.embedded_brokers import EMBEDDED_AMQP, MAIN, configurations
 from plumbline.cli.start_target import NATS, TargetChoice, choose_target
-from plumbline.conformance.access import Access
+from plumbline.conformance.targets.access import Access
 from plumbline.errors import TargetUnreachable, UsageProblem
 from plumbline.tls import TlsOptions
 from tests.conformance.scripted import closing, nats, scripted

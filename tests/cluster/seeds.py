@@ -14,8 +14,8 @@ from functools import partial
 
 from plumbline.cluster.history import Retention
 from plumbline.cluster.nats.judging import judge
-from tests.cluster.simulated import SimulatedCluster
-from tests.cluster.simulated_nodes import SimulatedDefect
+from tests.cluster.simulated.cluster import SimulatedCluster
+from tests.cluster.simulated.nodes import SimulatedDefect
 
 LINES = 100  # that are printed, about
 

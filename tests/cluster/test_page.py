@@ -12,8 +12,8 @@ from plumbline.cluster.result import ClusterResult, conclude
 from plumbline.cluster.run import ClusterRun, FaultTimes
 from plumbline.cluster.scenario import ClusterOptions
 from plumbline.wire.units import SECOND
-from tests.cluster.simulated import SimulatedCluster
-from tests.cluster.simulated_nodes import SimulatedDefect
+from tests.cluster.simulated.cluster import SimulatedCluster
+from tests.cluster.simulated.nodes import SimulatedDefect
 
 
 def result(defect: SimulatedDefect | None) -> ClusterResult:

@@ -9,8 +9,8 @@ from plumbline.cluster.judging import ClusterJudgement, ClusterRule
 from plumbline.cluster.nats.judging import judge
 from plumbline.cluster.verdicts import NATS_CHECKS
 from tests.cluster.seeds import convictions, main
-from tests.cluster.simulated import SimulatedCluster
-from tests.cluster.simulated_nodes import SimulatedDefect
+from tests.cluster.simulated.cluster import SimulatedCluster
+from tests.cluster.simulated.nodes import SimulatedDefect
 
 EXPECTED = {
     SimulatedDefect.ACKS_BEFORE_MAJORITY: ClusterRule.LOST,

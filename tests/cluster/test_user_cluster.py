@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from plumbline.cluster.user import CommandedNodes, CommandError
-from plumbline.conformance.urls import UrlError, parse_url, url_with_password
+from plumbline.conformance.targets.urls import UrlError, parse_url, url_with_password
 from plumbline.servers.nats.nats_server import ServerBinary
 from plumbline.servers.ports import free_ports
 from tests.cli.command import PLUMBLINE, environment

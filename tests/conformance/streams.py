@@ -9,7 +9,7 @@ import nats
 
 from plumbline.conformance.nats.session import NatsSession
 from plumbline.conformance.runner.sweep import all_stream_names
-from plumbline.conformance.target import NatsUrl, open_target
+from plumbline.conformance.targets.target import NatsUrl, open_target
 
 THEIRS = ("ORDERS", "PLAIN", "PL_not_of_a_run")
 

@@ -18,11 +18,11 @@ from plumbline.bounds import (
     WIRE_LINES,
     WIRE_LINES_BEYOND,
 )
-from plumbline.conformance.journal import Journal, WireBudget, shortened_exchange
 from plumbline.conformance.outcomes import CheckEnded, Failed
-from plumbline.conformance.received import Received
 from plumbline.conformance.runner.engine import outcome_of
-from plumbline.conformance.unanswered import UnansweredApis, UnansweringServers
+from plumbline.conformance.sessions.journal import Journal, WireBudget, shortened_exchange
+from plumbline.conformance.sessions.received import Received
+from plumbline.conformance.targets.unanswered import UnansweredApis, UnansweringServers
 from plumbline.masking import Mask
 from plumbline.verdicts import CheckResult, Level, Outcome, WireLine
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from plumbline.conformance.own_server import OwnServer
 from plumbline.conformance.suite import all_checks
+from plumbline.conformance.targets.own_server import OwnServer
 from plumbline.conformance.waivers import load_waivers
 from plumbline.servers.every import WAIVERS
 from plumbline.servers.getting import find_installed

@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from plumbline.conformance import received
 from plumbline.conformance.nats.connection import NatsConnection
 from plumbline.conformance.nats.session import NatsSession
 from plumbline.conformance.outcomes import Failed, Flooded, Inconclusive, NothingCame, Unanswered
-from plumbline.conformance.running import RunningTarget
-from plumbline.conformance.target import NatsUrl, open_target
+from plumbline.conformance.sessions import received
+from plumbline.conformance.targets.running import RunningTarget
+from plumbline.conformance.targets.target import NatsUrl, open_target
 from plumbline.wire.nats import Err, Msg, Ping, Pong, Pub
 from tests.conformance.scripted import INFO, lines, nats, scripted
 
@@ -244,7 +244,8 @@ def test_a_close_that_comes_late_is_inconclusive(monkeypatch: pytest.MonkeyPatch
             return arrival
 
         monkeypatch.setattr(client, "poll", poll_then_let_close)
-        monkeypatch.setattr("plumbline.conformance.connection.GRACE_S", 60.0)  # not the limit of this test
+        # The grace is not the limit of this test.
+        monkeypatch.setattr("plumbline.conformance.sessions.connection.GRACE_S", 60.0)
         client.send(Pub.make("a"))
         with pytest.raises(Inconclusive, match="after its limit"):
             client.expect_closed(within=0.0)

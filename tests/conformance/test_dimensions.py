@@ -15,8 +15,8 @@ from plumbline.conformance.dimensions import Dimensions, unsupported_rows
 from plumbline.conformance.nats.session import NatsSession
 from plumbline.conformance.outcomes import Unsupported
 from plumbline.conformance.suite import all_checks
-from plumbline.conformance.target import TargetAccess, open_target
-from plumbline.conformance.urls import NatsUrl, parse_url
+from plumbline.conformance.targets.target import TargetAccess, open_target
+from plumbline.conformance.targets.urls import NatsUrl, parse_url
 from plumbline.errors import UsageProblem
 from plumbline.reference_broker.amqp.server import AmqpBroker
 from plumbline.reference_broker.nats.server import NatsBroker

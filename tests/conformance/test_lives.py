@@ -10,11 +10,11 @@ import pytest
 
 from plumbline.conformance.amqp.session import AmqpSession
 from plumbline.conformance.outcomes import ClosedInstead, Inconclusive, Unsupported
-from plumbline.conformance.own_server import OwnServer
-from plumbline.conformance.running import RunningTarget
-from plumbline.conformance.shared_server import judge_part
-from plumbline.conformance.target import TargetAccess, open_target
-from plumbline.conformance.urls import parse_url
+from plumbline.conformance.targets.own_server import OwnServer
+from plumbline.conformance.targets.running import RunningTarget
+from plumbline.conformance.targets.shared_server import judge_part
+from plumbline.conformance.targets.target import TargetAccess, open_target
+from plumbline.conformance.targets.urls import parse_url
 from plumbline.reference_broker.amqp.server import AmqpBroker
 
 pytestmark = pytest.mark.slow  # make test-all runs it

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from plumbline.conformance.journal import MAX_RAW_BYTES, Journal
+from plumbline.conformance.sessions.journal import MAX_RAW_BYTES, Journal
 from plumbline.masking import MIN_CHARACTERS, Mask, mask_of_arguments, masked_url
 from plumbline.wire.escapes import escaped, escaped_bytes
 from plumbline.wire.nats import Connect, Decoder, Sender, printable

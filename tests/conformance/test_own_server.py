@@ -11,15 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from plumbline.conformance import own_server
 from plumbline.conformance.nats.session import NatsSession
 from plumbline.conformance.outcomes import Inconclusive
-from plumbline.conformance.own_server import OwnServer
 from plumbline.conformance.requirements.catalogue import Catalogue
 from plumbline.conformance.runner.engine import run_check
-from plumbline.conformance.running import RunningTarget
 from plumbline.conformance.suite import all_checks
-from plumbline.conformance.target import NatsUrl, open_target, probe
+from plumbline.conformance.targets import own_server
+from plumbline.conformance.targets.own_server import OwnServer
+from plumbline.conformance.targets.running import RunningTarget
+from plumbline.conformance.targets.target import NatsUrl, open_target, probe
 from plumbline.errors import TargetUnreachable
 from plumbline.reference_broker.nats.server import NatsBroker
 from plumbline.servers.nats.nats_server import ServerBinary
@@ -84,7 +84,7 @@ DOES_NOT_STOP = (  # a program in front of the server that ignores SIGTERM
 @pytest.mark.parametrize("command", [REFERENCE_BROKER, (*STARTS_A_CHILD, *REFERENCE_BROKER)])
 def test_watchdog_cleans_up_after_sigkill(command: tuple[str, ...]) -> None:
     program = (
-        "import time; from plumbline.conformance.own_server import OwnServer as S;"
+        "import time; from plumbline.conformance.targets.own_server import OwnServer as S;"
         f"s = S({command!r}, {{}});"
         "print(s.start(), s._folder.name, flush=True); time.sleep(60)"
     )

@@ -14,8 +14,8 @@ import pytest
 from plumbline.conformance.nats.connection import NatsConnection
 from plumbline.conformance.nats.session import NatsSession
 from plumbline.conformance.outcomes import Failed
-from plumbline.conformance.target import NatsUrl, open_target
-from plumbline.conformance.variants import Variant, VariantsError, main_server, variants
+from plumbline.conformance.targets.target import NatsUrl, open_target
+from plumbline.conformance.targets.variants import Variant, VariantsError, main_server, variants
 from plumbline.servers.nats.nats_server import NatsServer, ServerBinary
 from plumbline.wire.nats import Decoder, Err, Info, Msg, Operation, Ping, Pub, Sender, Sub
 

@@ -13,7 +13,7 @@ from typing import Any
 from plumbline.captures.filters import FilterError
 from plumbline.captures.filters import parse as parse_filter
 from plumbline.conformance.check import Check
-from plumbline.conformance.variants import VARIANTS, VariantsError, variants
+from plumbline.conformance.targets.variants import VARIANTS, VariantsError, variants
 from plumbline.conformance.waivers import WaiverError, load_waivers
 from plumbline.proxy.faults.language import FaultError, parse_fault
 from plumbline.reference_broker.nats.config import Config, ConfigError

@@ -17,7 +17,7 @@ from plumbline.cluster.history import message_text
 from plumbline.cluster.nats.answers import read_answer
 from plumbline.cluster.nats.connection import Message, NodeConnection
 from plumbline.cluster.nats.reading import number_in, read_copy
-from plumbline.conformance.urls import NatsUrl
+from plumbline.conformance.targets.urls import NatsUrl
 from plumbline.errors import ExitCode
 from plumbline.wire.nats import Ping
 from tests.hostile import amqp_servers, nats_servers

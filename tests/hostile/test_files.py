@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from plumbline.conformance.requirements import catalogue
-from plumbline.conformance.variants import VariantsError, variants
+from plumbline.conformance.targets.variants import VariantsError, variants
 from plumbline.conformance.waivers import WaiverError, load_waivers
 from plumbline.reference_broker.nats.config import ConfigError
 from plumbline.reference_broker.nats.config_file import load

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from plumbline.conformance.urls import AmqpUrl
+from plumbline.conformance.targets.urls import AmqpUrl
 from plumbline.monitors import MONITORS, MonitorScope, Side
 from plumbline.reference_broker.amqp.server import AmqpBroker
 from plumbline.servers.amqp.rabbitmq import RabbitMQ

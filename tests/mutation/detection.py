@@ -18,10 +18,10 @@ from msgspec import Struct
 from plumbline.conformance import suite
 from plumbline.conformance.check import Check, protocol_of
 from plumbline.conformance.requirements.catalogue import Catalogue
-from plumbline.conformance.running import RunningTarget
-from plumbline.conformance.target import AccessRefusedError, NatsUrl, TargetAccess, open_target
-from plumbline.conformance.urls import parse_url
-from plumbline.conformance.variants import main_server, variants
+from plumbline.conformance.targets.running import RunningTarget
+from plumbline.conformance.targets.target import AccessRefusedError, NatsUrl, TargetAccess, open_target
+from plumbline.conformance.targets.urls import parse_url
+from plumbline.conformance.targets.variants import main_server, variants
 from plumbline.errors import TargetUnreachable
 from plumbline.reference_broker.amqp import defects as amqp_defects
 from plumbline.reference_broker.amqp.server import AmqpBroker

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from plumbline.conformance.variants import main_server, variants
+from plumbline.conformance.targets.variants import main_server, variants
 from plumbline.reference_broker.nats.config import (
     Config,
     ConfigError,

@@ -10,7 +10,7 @@ from pathlib import Path
 import pika
 import pytest
 
-from plumbline.conformance.target import NatsUrl, open_target
+from plumbline.conformance.targets.target import NatsUrl, open_target
 from plumbline.servers.amqp.rabbitmq import rabbitmq_server
 from plumbline.servers.amqp.rabbitmq_cluster import RabbitMQCluster
 from plumbline.servers.nats import cluster

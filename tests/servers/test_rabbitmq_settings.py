@@ -8,9 +8,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from plumbline.conformance.certificates import Certificates, make_certificates
-from plumbline.conformance.own_server import TLS
-from plumbline.conformance.variants import amqp_variants
+from plumbline.conformance.targets.certificates import Certificates, make_certificates
+from plumbline.conformance.targets.own_server import TLS
+from plumbline.conformance.targets.variants import amqp_variants
 from plumbline.reference_broker.amqp.config import Config
 from plumbline.servers.amqp.garagemq import GarageMQ
 from plumbline.servers.amqp.rabbitmq_settings import (

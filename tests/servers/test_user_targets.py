@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from plumbline.conformance.target import NatsUrl, open_target
+from plumbline.conformance.targets.target import NatsUrl, open_target
 from plumbline.servers.nats.nats_server import ServerBinary
 from plumbline.servers.process import NotReady, ServerError
 from plumbline.servers.targets import TargetError

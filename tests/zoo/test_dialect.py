@@ -9,10 +9,10 @@ import pytest
 
 from plumbline.conformance.check import Check
 from plumbline.conformance.requirements.catalogue import Catalogue
-from plumbline.conformance.running import RunningTarget
 from plumbline.conformance.suite import all_checks
-from plumbline.conformance.target import NatsUrl, TargetAccess, open_target
-from plumbline.conformance.variants import main_server, variants
+from plumbline.conformance.targets.running import RunningTarget
+from plumbline.conformance.targets.target import NatsUrl, TargetAccess, open_target
+from plumbline.conformance.targets.variants import main_server, variants
 from plumbline.reference_broker.nats.config import Config
 from plumbline.reference_broker.nats.server import NatsBroker
 from plumbline.verdicts import Outcome

@@ -9,8 +9,8 @@ import pytest
 
 from plumbline.conformance.requirements.catalogue import Catalogue
 from plumbline.conformance.suite import all_checks
-from plumbline.conformance.target import TargetAccess, open_target
-from plumbline.conformance.urls import AmqpUrl, AnyUrl, NatsUrl
+from plumbline.conformance.targets.target import TargetAccess, open_target
+from plumbline.conformance.targets.urls import AmqpUrl, AnyUrl, NatsUrl
 from plumbline.reference_broker.amqp.server import AmqpBroker
 from plumbline.reference_broker.nats.server import NatsBroker
 from plumbline.verdicts import Outcome

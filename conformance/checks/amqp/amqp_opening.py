@@ -9,8 +9,8 @@ from plumbline.conformance.amqp.connection import AmqpConnection
 from plumbline.conformance.amqp.handshake import open_, start_ok, tune_ok
 from plumbline.conformance.amqp.session import AmqpSession
 from plumbline.conformance.checks.amqp.amqp_answers import reply_code
-from plumbline.conformance.connection import ConnectionClosed
 from plumbline.conformance.outcomes import Failed
+from plumbline.conformance.sessions.connection import ConnectionClosed
 from plumbline.wire.amqp import Method, Operation, ProtocolHeader
 
 # RabbitMQ waits three seconds before it closes on a client that it does not trust yet.

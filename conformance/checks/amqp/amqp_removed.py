@@ -8,7 +8,7 @@ from typing import Any
 from plumbline.conformance.amqp.connection import AmqpConnection
 from plumbline.conformance.amqp.session import AmqpSession
 from plumbline.conformance.amqp.stage import AmqpStage
-from plumbline.conformance.own_server import OwnServer
+from plumbline.conformance.targets.own_server import OwnServer
 from plumbline.wire.amqp import Method
 
 PERSISTENT = {"delivery_mode": 2}

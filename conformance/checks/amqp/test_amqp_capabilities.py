@@ -12,8 +12,8 @@ from plumbline.conformance.amqp.session import AmqpSession
 from plumbline.conformance.check import verifies
 from plumbline.conformance.checks.amqp.amqp_opening import ENDS_WITHIN_S, greeted
 from plumbline.conformance.checks.amqp.test_amqp_opening import needs_password
-from plumbline.conformance.connection import ConnectionClosed
 from plumbline.conformance.outcomes import Unsupported
+from plumbline.conformance.sessions.connection import ConnectionClosed
 from plumbline.wire.amqp import Method, Operation
 
 CANCELLED = 'RabbitMQ, "Consumer Cancel Notification"'

@@ -7,7 +7,7 @@ import time
 from plumbline.conformance.amqp.session import AmqpSession
 from plumbline.conformance.check import verifies
 from plumbline.conformance.outcomes import Inconclusive
-from plumbline.conformance.variants import amqp_variants
+from plumbline.conformance.targets.variants import amqp_variants
 from plumbline.wire.amqp import Method
 
 TIMEOUT = 'RabbitMQ, "Consumers", "Delivery Acknowledgement Timeout"'

@@ -16,10 +16,10 @@ from plumbline.conformance.checks.amqp.amqp_removed import (
     exclusive_queue,
     messages_that_left,
 )
-from plumbline.conformance.connection import ConnectionClosed
 from plumbline.conformance.outcomes import Unsupported, Untestable
-from plumbline.conformance.own_server import OwnServer
-from plumbline.conformance.shared_server import judge_part
+from plumbline.conformance.sessions.connection import ConnectionClosed
+from plumbline.conformance.targets.own_server import OwnServer
+from plumbline.conformance.targets.shared_server import judge_part
 from plumbline.wire.amqp import Method
 
 CONFIRMS = 'RabbitMQ, "Consumer Acknowledgements and Publisher Confirms"'

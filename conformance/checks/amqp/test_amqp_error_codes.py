@@ -5,8 +5,8 @@ from __future__ import annotations
 from plumbline.conformance.amqp.connection import AmqpConnection
 from plumbline.conformance.amqp.session import AmqpSession
 from plumbline.conformance.check import verifies
-from plumbline.conformance.connection import ConnectionClosed
 from plumbline.conformance.outcomes import Untestable
+from plumbline.conformance.sessions.connection import ConnectionClosed
 from plumbline.wire.amqp import FrameType, Method, Operation, Raw, frame, header_payload
 
 CODES = "AMQP 0-9-1, section 1.2"

@@ -19,8 +19,8 @@ from plumbline.conformance.checks.amqp.amqp_opening import (
     logged_in,
     opening,
 )
-from plumbline.conformance.connection import ConnectionClosed
 from plumbline.conformance.outcomes import Failed, Unsupported
+from plumbline.conformance.sessions.connection import ConnectionClosed
 from plumbline.wire.amqp import FRAME_MIN_SIZE, Method, Operation, ProtocolHeader, Raw
 
 HEADER = "AMQP 0-9-1, section 4.2.2"

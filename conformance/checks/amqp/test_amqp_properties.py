@@ -8,7 +8,7 @@ from typing import Any
 from plumbline.conformance.amqp.connection import AmqpConnection
 from plumbline.conformance.amqp.session import AmqpSession
 from plumbline.conformance.check import verifies
-from plumbline.conformance.urls import AmqpUrl
+from plumbline.conformance.targets.urls import AmqpUrl
 from plumbline.wire.amqp import Decimal, Float, Integer, Method, Timestamp, encode_properties
 
 SOURCE = "AMQP 0-9-1, section 4.2.5.5 (Field Tables) and 4.2.6.1 (The Content Header)"

@@ -9,12 +9,12 @@ import time
 from plumbline.conformance.amqp.connection import ACCESS_REFUSED, AmqpConnection
 from plumbline.conformance.amqp.handshake import start_ok
 from plumbline.conformance.amqp.session import AmqpSession
-from plumbline.conformance.certificates import CERTIFIED, EXPIRED, FOREIGN, STRANGER
 from plumbline.conformance.check import verifies
 from plumbline.conformance.checks.amqp.amqp_opening import expect_end
-from plumbline.conformance.connection import ConnectionClosed
 from plumbline.conformance.outcomes import Failed
-from plumbline.conformance.urls import AccessRefusedError
+from plumbline.conformance.sessions.connection import ConnectionClosed
+from plumbline.conformance.targets.certificates import CERTIFIED, EXPIRED, FOREIGN, STRANGER
+from plumbline.conformance.targets.urls import AccessRefusedError
 from plumbline.errors import TargetUnreachable
 from plumbline.wire.amqp import PROTOCOL_HEADER, FrameType, Method, ProtocolHeader
 

@@ -15,8 +15,8 @@ from plumbline.conformance.clients.protocol import AdapterEvent, AdapterMessage
 from plumbline.conformance.clients.scenario_broker import ScenarioBroker
 from plumbline.conformance.clients.scene import Scene
 from plumbline.conformance.outcomes import Untestable
-from plumbline.conformance.session import BaseSession
-from plumbline.conformance.urls import AmqpUrl
+from plumbline.conformance.sessions.session import BaseSession
+from plumbline.conformance.targets.urls import AmqpUrl
 from plumbline.monitors import Observation
 from plumbline.wire.amqp import Method, Operation
 

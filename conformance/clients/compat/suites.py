@@ -18,7 +18,7 @@ from msgspec import Struct
 from plumbline.conformance.clients.compat.responder import ResponderScene, VendorFailedError
 from plumbline.conformance.clients.nats.scene import payload_of
 from plumbline.conformance.clients.scenarios.nats import kv, objects, services
-from plumbline.conformance.polling import POLL_INTERVAL_S
+from plumbline.conformance.sessions.polling import POLL_INTERVAL_S
 from plumbline.wire.nats import HPub, Sub
 
 BUCKET, OBJECT, NEW_NAME, LINK = "test", "nats-server.zip", "new-thing.zip", "link"

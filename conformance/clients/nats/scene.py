@@ -15,7 +15,7 @@ from plumbline.conformance.clients.scenario_broker import ScenarioBroker
 from plumbline.conformance.clients.scene import Scene
 from plumbline.conformance.nats.session import NatsSession
 from plumbline.conformance.nats.stage import JetStreamStage
-from plumbline.conformance.urls import NatsUrl
+from plumbline.conformance.targets.urls import NatsUrl
 from plumbline.monitors import Observation
 from plumbline.wire.errors import ProtocolError
 from plumbline.wire.nats import HMsg, HPub, Msg, Payload, Pub, Sub

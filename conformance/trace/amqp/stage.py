@@ -34,7 +34,7 @@ from plumbline.conformance.trace.text import Text, TraceLineError, near
 from plumbline.wire.amqp import SHAPES
 
 if TYPE_CHECKING:
-    from plumbline.conformance.session import BaseSession
+    from plumbline.conformance.sessions.session import BaseSession
 
 KINDS = ("queue", "exchange", "binding", "message", "messages", "connection")
 

@@ -35,7 +35,7 @@ from plumbline.conformance.trace.text import Text, TraceLineError, near
 from plumbline.wire.units import read_duration
 
 if TYPE_CHECKING:
-    from plumbline.conformance.session import BaseSession
+    from plumbline.conformance.sessions.session import BaseSession
 
 Settings = tuple[tuple[str, Node], ...]
 

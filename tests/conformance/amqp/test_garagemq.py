@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from plumbline.conformance.own_server import OwnAmqpServer
 from plumbline.conformance.suite import all_checks
+from plumbline.conformance.targets.own_server import OwnAmqpServer
 from plumbline.conformance.waivers import load_waivers
 from plumbline.servers.amqp.garagemq import GarageMQ, garagemq_server
 from plumbline.servers.nats.nats_server import MissingServer

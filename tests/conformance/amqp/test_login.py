@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from plumbline.conformance.access import Access
 from plumbline.conformance.amqp.connection import redacted
 from plumbline.conformance.amqp.handshake import start_ok
-from plumbline.conformance.urls import AmqpUrl, NatsUrl
+from plumbline.conformance.targets.access import Access
+from plumbline.conformance.targets.urls import AmqpUrl, NatsUrl
 from plumbline.errors import UsageProblem
 from plumbline.tls import TlsOptions
 from plumbline.wire.amqp import Method

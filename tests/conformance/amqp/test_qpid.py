@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from plumbline.conformance.own_server import OwnAmqpServer
 from plumbline.conformance.suite import all_checks
-from plumbline.conformance.target import open_target
-from plumbline.conformance.urls import AmqpUrl, parse_url
+from plumbline.conformance.targets.own_server import OwnAmqpServer
+from plumbline.conformance.targets.target import open_target
+from plumbline.conformance.targets.urls import AmqpUrl, parse_url
 from plumbline.conformance.waivers import load_waivers
 from plumbline.servers.amqp.qpid import Qpid, dependencies, qpid_server
 from plumbline.servers.nats.nats_server import MissingServer

@@ -15,10 +15,10 @@ from plumbline.conformance.amqp.session import AmqpSession
 from plumbline.conformance.outcomes import Failed, Inconclusive, Unsupported, Untestable
 from plumbline.conformance.runner.created_objects import CreatedObjects
 from plumbline.conformance.runner.sweep import sweep
-from plumbline.conformance.running import RunningTarget
-from plumbline.conformance.session import ForeignObjectError
-from plumbline.conformance.target import TargetAccess, open_target
-from plumbline.conformance.urls import parse_url
+from plumbline.conformance.sessions.session import ForeignObjectError
+from plumbline.conformance.targets.running import RunningTarget
+from plumbline.conformance.targets.target import TargetAccess, open_target
+from plumbline.conformance.targets.urls import parse_url
 from plumbline.reference_broker.amqp.connections.blocking import Blocking
 from plumbline.reference_broker.amqp.connections.channels import Channels
 from plumbline.reference_broker.amqp.connections.connection import AmqpClientConnection

@@ -6,8 +6,8 @@ import socket
 
 import pytest
 
-from plumbline.conformance.target import AccessRefusedError, UrlError, open_target
-from plumbline.conformance.urls import AmqpUrl, NatsUrl, parse_url
+from plumbline.conformance.targets.target import AccessRefusedError, UrlError, open_target
+from plumbline.conformance.targets.urls import AmqpUrl, NatsUrl, parse_url
 from plumbline.errors import TargetUnreachable
 from plumbline.reference_broker.amqp.server import AmqpBroker
 from tests.conformance.scripted import Script, closing, http, scripted, silent

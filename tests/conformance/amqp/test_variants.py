@@ -10,10 +10,10 @@ import pytest
 from plumbline.conformance.amqp.session import AmqpSession
 from plumbline.conformance.amqp.variant_server import close_variant_servers
 from plumbline.conformance.outcomes import Unsupported
-from plumbline.conformance.running import RunningTarget
 from plumbline.conformance.suite import all_checks
-from plumbline.conformance.target import TargetAccess, open_target
-from plumbline.conformance.urls import AmqpUrl, parse_url
+from plumbline.conformance.targets.running import RunningTarget
+from plumbline.conformance.targets.target import TargetAccess, open_target
+from plumbline.conformance.targets.urls import AmqpUrl, parse_url
 from plumbline.reference_broker.amqp.server import AmqpBroker
 
 VARIANT = "amqp-settings"

@@ -21,7 +21,7 @@ from plumbline.conformance.explore.known import KnownDivergence, known_divergenc
 from plumbline.conformance.explore.program_writer import write
 from plumbline.conformance.explore.programs import Program
 from plumbline.conformance.explore.trial import play_script
-from plumbline.conformance.own_server import OwnServer
+from plumbline.conformance.targets.own_server import OwnServer
 from plumbline.servers.nats.nats_server import ServerBinary
 from plumbline.versions import holds
 from tests.conformance.explore.worlds import access, reference

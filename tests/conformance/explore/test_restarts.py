@@ -25,7 +25,7 @@ from plumbline.conformance.explore.search import Budget, Search
 from plumbline.conformance.explore.trial import play_script, trace_text
 from plumbline.conformance.nats.session import NatsSession
 from plumbline.conformance.outcomes import Failed, Unsupported
-from plumbline.conformance.target import TargetAccess
+from plumbline.conformance.targets.target import TargetAccess
 from plumbline.conformance.trace.cases import parse_trace
 from plumbline.conformance.trace.check import load_checks
 from plumbline.conformance.trace.language import GivenServer

@@ -10,7 +10,7 @@ from plumbline.conformance.explore.findings import write_trace
 from plumbline.conformance.explore.search import Budget, Search
 from plumbline.conformance.nats.session import NatsSession
 from plumbline.conformance.outcomes import Failed
-from plumbline.conformance.target import TargetAccess
+from plumbline.conformance.targets.target import TargetAccess
 from plumbline.conformance.trace.check import load_checks
 from plumbline.reference_broker.nats.server import NatsBroker
 from plumbline.servers.nats.nats_server import NatsServer

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from plumbline.conformance.explore.search import Budget, Search
-from plumbline.conformance.running import RunningTarget
-from plumbline.conformance.target import NatsUrl, TargetAccess, open_target
+from plumbline.conformance.targets.running import RunningTarget
+from plumbline.conformance.targets.target import NatsUrl, TargetAccess, open_target
 from plumbline.reference_broker.nats.server import NatsBroker
 from plumbline.reference_broker.nats.virtual import VirtualBroker
 

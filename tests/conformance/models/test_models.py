@@ -13,12 +13,12 @@ from plumbline.conformance.models.model import Model
 from plumbline.conformance.models.search import ModelSearch
 from plumbline.conformance.outcomes import Failed
 from plumbline.conformance.requirements.catalogue import Catalogue
-from plumbline.conformance.running import RunningTarget
-from plumbline.conformance.sessions import open_session
-from plumbline.conformance.target import TargetAccess, open_target
+from plumbline.conformance.sessions.opening import open_session
+from plumbline.conformance.targets.running import RunningTarget
+from plumbline.conformance.targets.target import TargetAccess, open_target
+from plumbline.conformance.targets.urls import parse_url
 from plumbline.conformance.trace.cases import parse_trace
 from plumbline.conformance.trace.player import play
-from plumbline.conformance.urls import parse_url
 from plumbline.reference_broker.amqp.server import AmqpBroker
 from plumbline.reference_broker.nats.server import NatsBroker
 from plumbline.servers.amqp.rabbitmq import RabbitMQ

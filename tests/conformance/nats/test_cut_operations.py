@@ -8,7 +8,7 @@ import pytest
 
 from plumbline.conformance.checks.nats.core import test_core_conventions as checks
 from plumbline.conformance.nats.session import NatsSession
-from plumbline.conformance.target import NatsUrl, open_target
+from plumbline.conformance.targets.target import NatsUrl, open_target
 from plumbline.reference_broker.nats.server import NatsBroker
 
 INTERVAL_S = 0.002  # so that a PING comes between two segments, many times

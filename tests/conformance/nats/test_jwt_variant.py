@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from plumbline.conformance.variants import variants
+from plumbline.conformance.targets.variants import variants
 from tests.jwt_variant import config_and_tokens
 
 

@@ -12,16 +12,22 @@ from pathlib import Path
 
 import pytest
 
-from plumbline.conformance.access import Access
 from plumbline.conformance.nats.session import NatsSession
 from plumbline.conformance.outcomes import Inconclusive
 from plumbline.conformance.requirements.catalogue import Catalogue
 from plumbline.conformance.runner.engine import run_check
 from plumbline.conformance.runner.prepare import RunOptions, prepare
-from plumbline.conformance.running import RunningTarget
 from plumbline.conformance.suite import all_checks, select
-from plumbline.conformance.target import AccessRefusedError, NatsUrl, TargetAccess, UrlError, open_target
-from plumbline.conformance.urls import AmqpUrl, AnyUrl, parse_url
+from plumbline.conformance.targets.access import Access
+from plumbline.conformance.targets.running import RunningTarget
+from plumbline.conformance.targets.target import (
+    AccessRefusedError,
+    NatsUrl,
+    TargetAccess,
+    UrlError,
+    open_target,
+)
+from plumbline.conformance.targets.urls import AmqpUrl, AnyUrl, parse_url
 from plumbline.errors import PlumblineError, TargetUnreachable, UsageProblem
 from plumbline.tls import TlsError, TlsOptions, context_of
 from plumbline.verdicts import Outcome

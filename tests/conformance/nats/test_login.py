@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from plumbline.conformance.access import Access
 from plumbline.conformance.nats.login import NatsLogin
 from plumbline.conformance.nats.session import NatsSession
-from plumbline.conformance.target import NatsUrl, UrlError, open_target
-from plumbline.conformance.urls import AmqpUrl
-from plumbline.conformance.variants import variants
+from plumbline.conformance.targets.access import Access
+from plumbline.conformance.targets.target import NatsUrl, UrlError, open_target
+from plumbline.conformance.targets.urls import AmqpUrl
+from plumbline.conformance.targets.variants import variants
 from plumbline.errors import UsageProblem
 from plumbline.wire.nats import Connect, HPub, Pub
 from tests.conformance.scripted import INFO, lines, nats, scripted

@@ -10,9 +10,9 @@ from typing import cast
 
 import pytest
 
-from plumbline.conformance.links import open_link
 from plumbline.conformance.nats import probe
-from plumbline.conformance.urls import NatsUrl
+from plumbline.conformance.targets.links import open_link
+from plumbline.conformance.targets.urls import NatsUrl
 from plumbline.errors import TargetUnreachable
 from plumbline.reference_broker.nats.server import NatsBroker
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from plumbline.conformance.nats.session import ForeignObjectError, NatsSession
-from plumbline.conformance.target import NatsUrl, open_target
+from plumbline.conformance.targets.target import NatsUrl, open_target
 from plumbline.reference_broker.nats.server import NatsBroker
 from plumbline.wire.nats import HPub, Msg, Pub, Sub
 from tests.conformance.streams import THEIRS, make_streams, stream_names

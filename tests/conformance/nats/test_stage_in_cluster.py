@@ -11,7 +11,7 @@ import pytest
 from plumbline.conformance.nats.session import NatsSession
 from plumbline.conformance.nats.statuses import status_code
 from plumbline.conformance.outcomes import Untestable
-from plumbline.conformance.target import NatsUrl, open_target
+from plumbline.conformance.targets.target import NatsUrl, open_target
 from plumbline.reference_broker.nats.server import NatsBroker
 from plumbline.wire.nats import HMsg, Info, Msg, Operation, Pub, Sub
 from tests.zoo.relay import Rewrite, relay

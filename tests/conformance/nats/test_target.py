@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from plumbline.conformance.nats.probe import ROUND_TRIPS_S
-from plumbline.conformance.target import (
+from plumbline.conformance.targets.target import (
     MAX_SLACK_S,
     AccessRefusedError,
     NatsUrl,

@@ -11,7 +11,7 @@ import pytest
 from plumbline.conformance.requirements.catalogue import Catalogue
 from plumbline.conformance.runner.engine import run_check
 from plumbline.conformance.suite import all_checks
-from plumbline.conformance.target import open_target
+from plumbline.conformance.targets.target import open_target
 from plumbline.verdicts import CheckResult, Outcome
 from tests.certificates import Certificates
 from tests.conformance.nats.test_links import OFFER, nats_url, pong

@@ -13,7 +13,7 @@ from plumbline.conformance.requirements.catalogue import Catalogue
 from plumbline.conformance.runner.judge import Judge
 from plumbline.conformance.runner.prepare import RunDescription
 from plumbline.conformance.runner.run_lock import RunLock
-from plumbline.conformance.target import NatsUrl, open_target
+from plumbline.conformance.targets.target import NatsUrl, open_target
 from plumbline.reference_broker.nats.server import NatsBroker
 from plumbline.verdicts import Outcome
 

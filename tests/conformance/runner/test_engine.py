@@ -13,11 +13,11 @@ from plumbline.conformance.check import Check
 from plumbline.conformance.nats.connection import NatsConnection
 from plumbline.conformance.nats.session import NatsSession
 from plumbline.conformance.outcomes import Failed, Inconclusive, Unsupported, Untestable
-from plumbline.conformance.own_server import OwnServer
 from plumbline.conformance.requirements.catalogue import Catalogue
 from plumbline.conformance.runner.engine import run_check
-from plumbline.conformance.running import RunningTarget
-from plumbline.conformance.target import NatsUrl, open_target
+from plumbline.conformance.targets.own_server import OwnServer
+from plumbline.conformance.targets.running import RunningTarget
+from plumbline.conformance.targets.target import NatsUrl, open_target
 from plumbline.errors import TargetUnreachable
 from plumbline.verdicts import CheckResult, Outcome
 from plumbline.wire.errors import ErrorKind, ProtocolError

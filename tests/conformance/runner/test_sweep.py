@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from plumbline.conformance.nats.session import NatsSession
 from plumbline.conformance.runner.sweep import sweep
-from plumbline.conformance.target import NatsUrl, open_target
+from plumbline.conformance.targets.target import NatsUrl, open_target
 from plumbline.reference_broker.nats.config import Config
 from plumbline.reference_broker.nats.server import NatsBroker
 from tests.conformance.streams import THEIRS, make_streams, stream_names

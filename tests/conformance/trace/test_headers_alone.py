@@ -8,7 +8,7 @@ from plumbline.conformance.check import Check
 from plumbline.conformance.packaged import TRACES
 from plumbline.conformance.requirements.catalogue import Catalogue
 from plumbline.conformance.runner.engine import run_check
-from plumbline.conformance.target import NatsUrl, open_target
+from plumbline.conformance.targets.target import NatsUrl, open_target
 from plumbline.conformance.trace.check import load_checks, load_headers
 from plumbline.reference_broker.nats.server import NatsBroker
 from plumbline.verdicts import Outcome

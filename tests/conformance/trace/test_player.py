@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from plumbline.conformance.nats.session import NatsSession
 from plumbline.conformance.outcomes import CheckEnded, Failed, Inconclusive, Unsupported, Untestable
-from plumbline.conformance.running import RunningTarget
-from plumbline.conformance.target import NatsUrl, open_target
+from plumbline.conformance.targets.running import RunningTarget
+from plumbline.conformance.targets.target import NatsUrl, open_target
 from plumbline.conformance.trace.cases import parse_trace
 from plumbline.conformance.trace.player import play
 from plumbline.servers.nats.nats_server import NatsServer

@@ -9,12 +9,12 @@ import pytest
 from plumbline.conformance.amqp.session import AmqpSession
 from plumbline.conformance.nats.session import NatsSession
 from plumbline.conformance.outcomes import Failed, Unsupported
-from plumbline.conformance.running import RunningTarget
-from plumbline.conformance.target import NatsUrl, TargetAccess, open_target, probe
+from plumbline.conformance.targets.running import RunningTarget
+from plumbline.conformance.targets.target import NatsUrl, TargetAccess, open_target, probe
+from plumbline.conformance.targets.urls import AmqpUrl
 from plumbline.conformance.trace.cases import parse_trace
 from plumbline.conformance.trace.language import GivenServer, Restart
 from plumbline.conformance.trace.player import play
-from plumbline.conformance.urls import AmqpUrl
 from plumbline.errors import TargetUnreachable
 from plumbline.reference_broker.amqp.server import AmqpBroker
 from plumbline.reference_broker.nats.server import NatsBroker

@@ -10,8 +10,8 @@ from pathlib import Path
 import nats
 import pytest
 
-from plumbline.conformance.target import open_target
-from plumbline.conformance.urls import parse_url
+from plumbline.conformance.targets.target import open_target
+from plumbline.conformance.targets.urls import parse_url
 from tests.certificates import Certificates
 from tests.reference_broker.drop_in.process import DropIn, drop_in, ended
 

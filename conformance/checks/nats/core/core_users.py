@@ -9,7 +9,7 @@ from plumbline.conformance.nats.connection import NatsConnection
 from plumbline.conformance.nats.ed25519 import sign
 from plumbline.conformance.nats.session import NatsSession
 from plumbline.conformance.outcomes import Failed, Untestable
-from plumbline.conformance.variants import variants
+from plumbline.conformance.targets.variants import variants
 from plumbline.wire.nats import HMsg, Info, Msg, Sub
 
 # RFC 8032, section 7.1, test 1, and its public key as an NKey: the user of the variant nkey.

@@ -23,7 +23,7 @@ from plumbline.conformance.checks.nats.core.core_users import (
 )
 from plumbline.conformance.nats.connection import NatsConnection
 from plumbline.conformance.nats.session import NatsSession
-from plumbline.conformance.variants import variants
+from plumbline.conformance.targets.variants import variants
 from plumbline.wire.nats import Connect, Info, Ping, Pong, Pub, Sub
 
 VARIANT = "jwt"

@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 
 from plumbline.conformance.check import verifies
-from plumbline.conformance.connection import Arrival
 from plumbline.conformance.nats.session import NatsSession
 from plumbline.conformance.outcomes import Failed, Inconclusive, Unsupported
+from plumbline.conformance.sessions.connection import Arrival
 from plumbline.wire.nats import Connect, Err, Info, Operation, Ping, Pong, Pub
 
 A_FEW_SECONDS = 4.0

@@ -8,7 +8,7 @@ from plumbline.conformance.check import verifies
 from plumbline.conformance.nats.connection import ConnectionClosed, NatsConnection
 from plumbline.conformance.nats.session import NatsSession
 from plumbline.conformance.outcomes import Failed, Unsupported
-from plumbline.conformance.own_server import ClaimedServer, OwnServer
+from plumbline.conformance.targets.own_server import ClaimedServer, OwnServer
 from plumbline.wire.nats import Info
 
 KNOWN_S = 5.0  # within which INFO comes; a server that moves its streams first takes a second

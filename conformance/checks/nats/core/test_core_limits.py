@@ -17,7 +17,7 @@ from plumbline.wire.nats.headers import encode_headers
 
 LARGEST_TO_SEND = 8 * 1024 * 1024
 DEFAULT_CONTROL_LINE = 4096
-# conformance/variants.toml: small-limits, max-connections, slow-consumer
+# conformance/targets/variants.toml: small-limits, max-connections, slow-consumer
 CONFIGURED_CONTROL_LINE = 512
 CONFIGURED_CONNECTIONS = 3
 FLOOD_PAYLOAD = 60_000

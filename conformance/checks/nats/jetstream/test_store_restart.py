@@ -10,7 +10,7 @@ from plumbline.conformance.checks.nats.jetstream.exactly_once import EndToEnd
 from plumbline.conformance.nats.session import NatsSession
 from plumbline.conformance.nats.stage import JetStreamStage
 from plumbline.conformance.outcomes import Failed
-from plumbline.conformance.own_server import OwnServer
+from plumbline.conformance.targets.own_server import OwnServer
 from plumbline.wire.nats import HMsg, Msg, Pub, Sub
 from plumbline.wire.nats.jetstream import AckSubject, PullRequest, next_subject
 

@@ -11,7 +11,7 @@ from typing import Any
 from plumbline.conformance.clients.nats.scene import NatsScene, expect_error, expect_success, payload_of
 from plumbline.conformance.clients.protocol import AdapterAnswer
 from plumbline.conformance.clients.scenario import scenario
-from plumbline.conformance.polling import POLL_INTERVAL_S
+from plumbline.conformance.sessions.polling import POLL_INTERVAL_S
 from plumbline.monitors import Observation
 from plumbline.wire.nats import HPub, Pub, Sub, Unsub
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
-from plumbline.conformance.links import Link
+from plumbline.conformance.targets.links import Link
 
 
 class Readable(Protocol):

@@ -22,8 +22,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from plumbline.conformance.certificates import Certificates, make_certificates, require_certificates
 from plumbline.conformance.outcomes import Inconclusive
+from plumbline.conformance.targets.certificates import Certificates, make_certificates, require_certificates
 from plumbline.process_groups import await_end_of_group, signal_group
 from plumbline.untrusted import BadInputError, parse_json
 

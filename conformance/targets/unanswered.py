@@ -20,7 +20,7 @@ from plumbline.bounds import ASK_AGAIN, UNANSWERED_CHECKS, UNANSWERED_QUESTIONS
 from plumbline.conformance.outcomes import Failed, Inconclusive
 
 if TYPE_CHECKING:
-    from plumbline.conformance.connection import BaseConnection
+    from plumbline.conformance.sessions.connection import BaseConnection
 
 _COUNT, _GIVEN_UP = "unanswered", "given-up"
 _TIME = struct.Struct(">d")  # of one silence, in seconds since 1970

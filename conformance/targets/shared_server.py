@@ -24,8 +24,8 @@ from plumbline.conformance.outcomes import (
     Unsupported,
     Untestable,
 )
-from plumbline.conformance.own_server import OwnServer
 from plumbline.conformance.runner.run_lock import file_lock
+from plumbline.conformance.targets.own_server import OwnServer
 from plumbline.verdicts import WireLine
 
 Part = Callable[[AmqpSession, OwnServer], Iterator[None]]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from plumbline.conformance.outcomes import CheckEnded
-from plumbline.conformance.session import BaseSession
+from plumbline.conformance.sessions.session import BaseSession
 
 POLL_INTERVAL_S = 0.01
 

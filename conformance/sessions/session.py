@@ -11,9 +11,6 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, Self
 
-from plumbline.conformance.connection import BaseConnection, ConnectionContext
-from plumbline.conformance.journal import Journal
-from plumbline.conformance.links import Link, open_link
 from plumbline.conformance.outcomes import (
     CheckEnded,
     Failed,
@@ -22,12 +19,15 @@ from plumbline.conformance.outcomes import (
     Unanswered,
     Unsupported,
 )
-from plumbline.conformance.own_server import OwnServer
-from plumbline.conformance.pump import Pump
-from plumbline.conformance.received import Received
-from plumbline.conformance.target import TargetAccess
-from plumbline.conformance.unanswered import UnansweredApis, UnansweringServers
-from plumbline.conformance.urls import AccessRefusedError, AnyUrl
+from plumbline.conformance.sessions.connection import BaseConnection, ConnectionContext
+from plumbline.conformance.sessions.journal import Journal
+from plumbline.conformance.sessions.pump import Pump
+from plumbline.conformance.sessions.received import Received
+from plumbline.conformance.targets.links import Link, open_link
+from plumbline.conformance.targets.own_server import OwnServer
+from plumbline.conformance.targets.target import TargetAccess
+from plumbline.conformance.targets.unanswered import UnansweredApis, UnansweringServers
+from plumbline.conformance.targets.urls import AccessRefusedError, AnyUrl
 from plumbline.errors import TargetUnreachable
 from plumbline.verdicts import WireLine
 

@@ -16,7 +16,7 @@ import time
 from types import TracebackType
 from typing import Protocol, Self
 
-from plumbline.conformance.urls import AccessRefusedError, AnyUrl, NatsUrl
+from plumbline.conformance.targets.urls import AccessRefusedError, AnyUrl, NatsUrl
 from plumbline.errors import TargetUnreachable
 from plumbline.tls import TlsOptions, TlsSocket, context_of
 from plumbline.wire.errors import ProtocolError

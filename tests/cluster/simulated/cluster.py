@@ -1,7 +1,7 @@
 """A simulated cluster on a virtual clock, with its publishers and readers, a consumer and writers of keys.
 
 It is the proof that the judge can fail: without a defect no history is convicted, with each defect every
-history is. The servers are ``simulated_nodes``.
+history is. The servers are ``nodes.py``.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from functools import partial
 from plumbline.cluster.history import Attempt, AttemptOutcome, Retention
 from plumbline.cluster.nats.history import ClusterHistory, LeaderRead, NodeLog
 from plumbline.wire.units import SECOND
-from tests.cluster.simulated_consumers import DRAINED_WITHIN, SimulatedConsumers
-from tests.cluster.simulated_keys import SimulatedKeys
-from tests.cluster.simulated_nodes import TICK_NS, Node, SimulatedDefect, SimulatedNodes
+from tests.cluster.simulated.consumers import DRAINED_WITHIN, SimulatedConsumers
+from tests.cluster.simulated.keys import SimulatedKeys
+from tests.cluster.simulated.nodes import TICK_NS, Node, SimulatedDefect, SimulatedNodes
 
 PROCESSES = 3
 UNANSWERED = 40  # ticks

@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from plumbline.conformance.nats.login import NatsLogin
-from plumbline.conformance.urls import MECHANISMS, AmqpUrl, AnyUrl, NatsUrl
+from plumbline.conformance.targets.urls import MECHANISMS, AmqpUrl, AnyUrl, NatsUrl
 from plumbline.errors import UsageProblem
 from plumbline.tls import TlsOptions, context_of
 

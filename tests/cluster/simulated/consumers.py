@@ -11,7 +11,7 @@ from plumbline.cluster.nats.consumers.history import (
     ConsumerState,
     PullDelivery,
 )
-from tests.cluster.simulated_nodes import ACKED, NODES, TICK_NS, Node, SimulatedDefect, SimulatedNodes
+from tests.cluster.simulated.nodes import ACKED, NODES, TICK_NS, Node, SimulatedDefect, SimulatedNodes
 
 CLIENTS = 3
 BATCH = 10

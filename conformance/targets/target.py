@@ -21,12 +21,12 @@ from plumbline.conformance.amqp import probe as amqp_probe
 from plumbline.conformance.claims import Announcement, Claims, announcement
 from plumbline.conformance.dimensions import Dimensions
 from plumbline.conformance.limits import OBJECT_PREFIX
-from plumbline.conformance.links import CONNECT_TIMEOUT_S, open_link, tls_problem
 from plumbline.conformance.nats import probe as nats_probe
 from plumbline.conformance.nats.grants import Grants
 from plumbline.conformance.nats.probe import CONNECT_DEFAULTS
-from plumbline.conformance.running import RunningTarget
-from plumbline.conformance.urls import (
+from plumbline.conformance.targets.links import CONNECT_TIMEOUT_S, open_link, tls_problem
+from plumbline.conformance.targets.running import RunningTarget
+from plumbline.conformance.targets.urls import (
     AccessRefusedError,
     AmqpUrl,
     AnyUrl,

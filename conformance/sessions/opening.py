@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from plumbline.conformance.amqp.session import AmqpSession
 from plumbline.conformance.nats.session import NatsSession
-from plumbline.conformance.session import BaseSession
-from plumbline.conformance.target import TargetAccess
+from plumbline.conformance.sessions.session import BaseSession
+from plumbline.conformance.targets.target import TargetAccess
 
 _SESSIONS: dict[str, type[BaseSession]] = {"nats": NatsSession, "amqp": AmqpSession}
 

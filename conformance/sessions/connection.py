@@ -16,9 +16,7 @@ from typing import Any, ClassVar, NoReturn, Protocol
 from msgspec import Struct
 
 from plumbline.bounds import OPERATION_BYTES
-from plumbline.conformance.journal import Journal
 from plumbline.conformance.limits import DEFAULT_WITHIN_S
-from plumbline.conformance.links import Link, early_bytes
 from plumbline.conformance.outcomes import (
     ClosedInstead,
     Failed,
@@ -28,8 +26,10 @@ from plumbline.conformance.outcomes import (
     StoppedReading,
     Unanswered,
 )
-from plumbline.conformance.pump import Pump
-from plumbline.conformance.received import Received
+from plumbline.conformance.sessions.journal import Journal
+from plumbline.conformance.sessions.pump import Pump
+from plumbline.conformance.sessions.received import Received
+from plumbline.conformance.targets.links import Link, early_bytes
 from plumbline.wire.errors import ProtocolError
 
 GRACE_S = 0.5  # how long after a limit an arrival still counts as late rather than as missing

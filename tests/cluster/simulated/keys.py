@@ -7,7 +7,7 @@ from functools import partial
 
 from plumbline.cluster.history import AttemptOutcome
 from plumbline.cluster.nats.keys.history import KeyCopy, KeyHistory, KeyUpdate
-from tests.cluster.simulated_nodes import KEY, NODES, TICK_NS, Node, SimulatedDefect, SimulatedNodes
+from tests.cluster.simulated.nodes import KEY, NODES, TICK_NS, Node, SimulatedDefect, SimulatedNodes
 
 WRITERS = 3
 KEYS = 2

@@ -1,0 +1,1 @@
+"""The server under test: its URL, how a check gets in, its configurations, and servers of our own like it."""
