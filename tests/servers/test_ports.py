@@ -11,6 +11,7 @@ from itertools import chain
 from plumbline.servers.ports import FIRST, LAST, OF_A_PROCESS, free_ports
 
 CHOICE = "from plumbline.servers.ports import free_ports; print(*(free_ports(1)[0] for _ in range(20)))"
+UNTIL_INPUT_ENDS = "; import sys; sys.stdout.flush(); sys.stdin.read()"
 
 
 def test_no_outgoing_connection_gets_one() -> None:
@@ -29,10 +30,13 @@ def test_threads_of_a_process_choose_different_ones() -> None:
 
 
 def test_processes_that_choose_at_the_same_time_choose_different_ones() -> None:
+    command = [sys.executable, "-c", CHOICE + UNTIL_INPUT_ENDS]
     processes = [
-        subprocess.Popen([sys.executable, "-c", CHOICE], stdout=subprocess.PIPE, text=True) for _ in range(4)
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(4)
     ]
-    chosen = [port for process in processes for port in process.communicate()[0].split()]
+    chosen = [port for process in processes if process.stdout for port in process.stdout.readline().split()]
+    for process in processes:
+        process.communicate()
     assert len(chosen) == 80
     assert len({*chosen}) == len(chosen)
 
