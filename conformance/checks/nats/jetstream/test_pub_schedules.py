@@ -9,7 +9,9 @@ from __future__ import annotations
 import base64
 import json
 import time
-from itertools import pairwise
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from itertools import count, pairwise
 from typing import Any
 
 from msgspec import Struct
@@ -23,6 +25,7 @@ from plumbline.wire.nats.jetstream.times import format_time, parse_time
 from plumbline.wire.units import SECOND
 
 DELAY = 2 * SECOND
+SOON_S = 3
 LATE_S = 5.0  # "near the supplied timestamp" names no bound; servers fire up to a second late
 POLL_S = 0.05
 PAST = "@at 2009-11-10T23:00:00Z"
@@ -31,6 +34,7 @@ LIFETIME_S = 2
 ZONE, ZONE_AHEAD = "Asia/Kolkata", 19_800  # seconds before UTC, all year
 HOURS, MONTHS = 24, 12
 MONTH_NAMES = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+WEEKDAY_NAMES = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 
 
 class Stored(Struct):
@@ -332,6 +336,67 @@ def test_crontab(session: NatsSession) -> None:
     for name in ("hours", "months", "weekdays"):
         later.nothing_on(f"{name}.out", f"published although the {name} do not match")
     later.await_messages("matching", 1, 0.0)
+
+
+@verifies("JS-PUB-066", source='ADR-51, "6 field crontab format"', is_long=True)
+def test_the_next_time_of_a_crontab(session: NatsSession) -> None:
+    """What a crontab publishes says when the next one comes, which may be years away."""
+    later = Scheduling(session)
+    first = datetime.fromtimestamp(later.now() // SECOND + SOON_S, UTC)
+    for name, (pattern, _) in _crontabs(first).items():
+        later.schedule(name, pattern)
+    if later.now() >= first.timestamp() * SECOND:
+        raise Inconclusive("the time of the schedules came before they were all published")
+    for name, (pattern, expected) in _crontabs(first).items():
+        published = later.published(name, within=SOON_S + LATE_S)[0]
+        moment = int(expected.timestamp()) * SECOND
+        session.require(
+            later.next_of(published) == moment,
+            f"the next time of the crontab {pattern} is another",
+            expected=f"Nats-Schedule-Next: {format_time(moment)}",
+            actual=str(published),
+        )
+
+
+def _crontabs(first: datetime) -> dict[str, tuple[str, datetime]]:
+    """Crontabs that are due at ``first``, and when each is due next."""
+    clock = f"{first.second} {first.minute}"
+    weekday, month = _weekday(first), MONTH_NAMES[first.month - 1]
+    third = first + timedelta(days=3)
+    hour = first + timedelta(hours=5)
+    minute = first + timedelta(minutes=11)
+    return {
+        "daily": (f"{clock} {first.hour} * * *", first + timedelta(days=1)),
+        "weekly": (f"{clock} {first.hour} * * {weekday}", first + timedelta(days=7)),
+        "weekdays": (f"{clock} {first.hour} * * {weekday},{_weekday(third)}", third),
+        "hours": (f"{clock} {first.hour},{hour.hour} * * *", hour),
+        "minutes": (f"{first.second} {first.minute},{minute.minute} * * * *", minute),
+        "monthly": (
+            f"{clock} {first.hour} {first.day} * *",
+            _next_day(first, lambda day: day.day == first.day),
+        ),
+        "yearly": (
+            f"{clock} {first.hour} {first.day} {month} *",
+            _next_day(first, lambda day: (day.day, day.month) == (first.day, first.month)),
+        ),
+        "either": (
+            f"{clock} {first.hour} {first.day} * {_weekday(third)}",
+            _next_day(first, lambda day: first.day == day.day or day.weekday() == third.weekday()),
+        ),
+        "both": (
+            f"{clock} {first.hour} * {month} {weekday}",
+            _next_day(first, lambda day: (day.month, day.weekday()) == (first.month, first.weekday())),
+        ),
+    }
+
+
+def _weekday(day: datetime) -> str:
+    return WEEKDAY_NAMES[day.weekday()]
+
+
+def _next_day(first: datetime, is_it: Callable[[datetime], bool]) -> datetime:
+    """The first day after this one, at the same time of the day; a leap day comes within eight years."""
+    return next(day for days in count(1) if is_it(day := first + timedelta(days=days)))
 
 
 @verifies("JS-PUB-067", source='ADR-51, "Headers"', is_long=True)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 from msgspec import structs
@@ -321,6 +322,44 @@ def pub_schedule_refuses_crontab(broker: Broker) -> None:
 
     def read(stream: Stream, subject: str, sent: Schedule) -> Schedule:
         return structs.replace(sent, pattern="soon") if len(sent.pattern.split()) == 6 else sent
+
+    _reads_schedules(broker, read)
+
+
+def _reads_crontabs(broker: Broker, wrong: Callable[[list[str]], list[str]]) -> None:
+    """Another text is read where six fields were sent."""
+
+    def read(stream: Stream, subject: str, sent: Schedule) -> Schedule:
+        fields = sent.pattern.split()
+        return structs.replace(sent, pattern=" ".join(wrong(fields))) if len(fields) == 6 else sent
+
+    _reads_schedules(broker, read)
+
+
+@defect("JS-PUB-062")
+def pub_schedule_takes_hour_24(broker: Broker) -> None:
+    """A crontab schedule with hour 24 is stored, as one of hour 0."""
+    _reads_crontabs(broker, lambda fields: ["0" if each == "24" else each for each in fields])
+
+
+@defect("JS-PUB-062")
+def pub_schedule_takes_day_0(broker: Broker) -> None:
+    """A crontab schedule with day 0 of the month is stored."""
+    _reads_crontabs(broker, lambda fields: [*fields[:3], fields[3].replace("0", "1"), *fields[4:]])
+
+
+@defect("JS-PUB-062")
+def pub_schedule_knows_no_names(broker: Broker) -> None:
+    """A crontab schedule with a name of a month is refused."""
+    _reads_crontabs(broker, lambda fields: ["soon"] if fields[4].isalpha() else fields)
+
+
+@defect("JS-PUB-062")
+def pub_schedule_knows_no_midnight(broker: Broker) -> None:
+    """The schedule @midnight is refused."""
+
+    def read(stream: Stream, subject: str, sent: Schedule) -> Schedule:
+        return structs.replace(sent, pattern="soon") if sent.pattern == "@midnight" else sent
 
     _reads_schedules(broker, read)
 

@@ -30,6 +30,8 @@ from plumbline.reference_broker.nats.jetstream.subjects import matcher
 from plumbline.wire.nats.headers import Headers, encode_headers
 from plumbline.wire.units import SECOND
 
+_DAY = 86_400 * SECOND
+
 
 def _waits(broker: Broker, due: Callable[[Scheduler, bytes, Pending], int]) -> None:
     """``due`` gives when a schedule is due instead."""
@@ -374,9 +376,39 @@ def pub_crontab_needs_both_days(broker: Broker) -> None:
         fields = schedule.pattern.split()
         if len(fields) != len(FIELDS) or "*" in fields[3:4] + fields[5:]:
             return Scheduler.occurrence(self, schedule, after, now)
-        return Occurrence(after + 7 * 86_400 * SECOND, repeats=True)
+        return Occurrence(after + 7 * _DAY, repeats=True)
 
     alter_schedulers(broker, occurrence=occurrence)
+
+
+def _crontab_next(broker: Broker, wrong: Callable[[list[str], int, int], int]) -> None:
+    """``wrong`` makes another moment of the fields of a crontab, the moment before and the right next one."""
+
+    def occurrence(self: Scheduler, schedule: Schedule, after: int, now: int) -> Occurrence | None:
+        found, fields = Scheduler.occurrence(self, schedule, after, now), schedule.pattern.split()
+        if found is None or len(fields) != len(FIELDS):
+            return found
+        return Occurrence(wrong(fields, after, found.due), repeats=True)
+
+    alter_schedulers(broker, occurrence=occurrence)
+
+
+@defect("JS-PUB-066")
+def pub_crontab_waits_a_month_at_most(broker: Broker) -> None:
+    """A crontab is due again after 31 days at the latest."""
+    _crontab_next(broker, lambda fields, after, due: min(due, after + 31 * _DAY))
+
+
+@defect("JS-PUB-066")
+def pub_crontab_of_two_weekdays_takes_one(broker: Broker) -> None:
+    """A crontab with several days of the week is due again after a week."""
+    _crontab_next(broker, lambda fields, after, due: after + 7 * _DAY if "," in fields[5] else due)
+
+
+@defect("JS-PUB-066")
+def pub_crontab_of_two_minutes_takes_one(broker: Broker) -> None:
+    """A crontab with several minutes is due again after an hour."""
+    _crontab_next(broker, lambda fields, after, due: after + 3600 * SECOND if "," in fields[1] else due)
 
 
 @defect("JS-PUB-066")
