@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +18,8 @@ from plumbline.reference_broker.nats.defects.methods import jetstream_of
 from plumbline.reference_broker.nats.jetstream.api.requests import Request
 from plumbline.reference_broker.nats.jetstream.api.routing import ApiRoute
 from plumbline.reference_broker.nats.jetstream.errors import JetStreamError
+from plumbline.wire.errors import ProtocolError
+from plumbline.wire.nats.headers import Headers
 
 Fields = dict[str, Any]
 
@@ -109,6 +112,20 @@ def alter_direct_body(broker: Broker, change: Callable[[Fields, bytes], object])
         return path, msgspec.json.encode(fields)
 
     alter_direct_get(broker, altered)
+
+
+def alter_sent(broker: Broker, change: Callable[[Headers, bytes], tuple[bytes, bytes]]) -> None:
+    """What the service sends with headers has others, or another payload."""
+    host = jetstream_of(broker).host
+    publish = host.publish
+
+    def altered(subject: bytes, reply: bytes | None, header_block: bytes, payload: bytes) -> object:
+        if header_block:
+            with contextlib.suppress(ProtocolError):
+                header_block, payload = change(Headers.parse(header_block), payload)
+        return publish(subject, reply, header_block, payload)
+
+    replace(host, "publish", altered)
 
 
 def first_of_the_subject(path: bytes, body: bytes) -> tuple[bytes, bytes]:

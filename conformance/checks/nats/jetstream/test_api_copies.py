@@ -1,4 +1,4 @@
-"""Sources and snapshots: headers inside base64, data in pieces. docs.nats.io, "Source and Mirror Streams"."""
+"""Sources: headers inside base64. docs.nats.io, "Source and Mirror Streams"."""
 
 from __future__ import annotations
 
@@ -6,15 +6,12 @@ import base64
 import binascii
 
 from plumbline.conformance.check import verifies
-from plumbline.conformance.checks.nats.jetstream.api_answers import field, refused, shows
+from plumbline.conformance.checks.nats.jetstream.api_answers import field, shows
 from plumbline.conformance.nats.session import NatsSession
 from plumbline.wire.errors import ProtocolError
-from plumbline.wire.nats import HMsg, Msg, Pub, Sub
 from plumbline.wire.nats.headers import Headers
-from plumbline.wire.nats.jetstream import ApiError
 
 COPIED_WITHIN_S = 5.0
-MOST_PIECES = 1000
 
 
 @verifies("JS-API-170", source='docs.nats.io, "Source and Mirror Streams"')
@@ -38,30 +35,6 @@ def test_a_message_from_a_source_names_it(session: NatsSession) -> None:
         expected=f"Nats-Stream-Source: {origin} 2, and more behind a blank",
         actual=f"Nats-Stream-Source: {source}",
     )
-
-
-@verifies("JS-API-172", source='docs.nats.io, "JetStream wire API Reference"')
-def test_a_snapshot_begins_with_configuration_and_state(session: NatsSession) -> None:
-    """STREAM.SNAPSHOT is answered with config and state, or refused for this storage."""
-    subject, pieces = session.name("s"), session.inbox("pieces")
-    stream = session.stage.stream("S", [subject])
-    session.stage.publish(subject, b"m1")
-    client = session.connect()
-    client.send(Sub.make(pieces, 1))
-    client.flush()
-    answer = session.stage.answer("STREAM.SNAPSHOT", stream, body={"deliver_subject": pieces})
-    if ApiError.of(answer) is not None:
-        refused(session, answer, 500, 10064, what="a snapshot")
-        return
-    shows(session, answer, "type", "io.nats.jetstream.api.v1.stream_snapshot_response")
-    shows(session, answer, "config.name", stream)
-    shows(session, answer, "state.messages", 1)
-    for _ in range(MOST_PIECES):
-        piece = client.arrival(2.0, "a piece of the snapshot, or its end").operation
-        if not isinstance(piece, Msg | HMsg) or not piece.payload:
-            break
-        if piece.reply is not None:
-            client.send(Pub.make(piece.reply, b""))
 
 
 def _header(encoded: object, name: str) -> str | None:

@@ -1,6 +1,8 @@
-"""Defects in mirrors, sources and republishing, and in what holds for the whole API."""
+"""Defects in mirrors, sources, republishing and restored streams."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import msgspec
 
@@ -8,9 +10,13 @@ from plumbline.reference_broker.nats.core import Broker
 from plumbline.reference_broker.nats.defects import defect
 from plumbline.reference_broker.nats.defects.api_alterations import (
     Fields,
+    alter_body,
+    alter_sent,
     alter_success,
 )
 from plumbline.reference_broker.nats.defects.methods import (
+    alter_consumers,
+    alter_streams,
     method_defect,
 )
 from plumbline.reference_broker.nats.jetstream.api.requests import Request
@@ -19,6 +25,7 @@ from plumbline.reference_broker.nats.jetstream.consumers.consumer import Consume
 from plumbline.reference_broker.nats.jetstream.streams import copying
 from plumbline.reference_broker.nats.jetstream.streams.store import StoredMessage
 from plumbline.reference_broker.nats.jetstream.streams.stream import Stream
+from plumbline.wire.nats.headers import Headers, encode_headers
 from plumbline.wire.units import SECOND
 
 
@@ -92,3 +99,114 @@ def consumer_durations_are_seconds(broker: Broker) -> None:
             fields["config"]["ack_wait"] //= SECOND
 
     alter_success(broker, "consumer_info", change)
+
+
+# -- republishing ----------------------------------------------------------------------------------
+
+
+def _republished(broker: Broker, change: Callable[[list[tuple[str, str]]], list[tuple[str, str]]]) -> None:
+    """What a stream republishes has other headers."""
+
+    def altered(headers: Headers, payload: bytes) -> tuple[bytes, bytes]:
+        fields = headers.fields
+        is_it = headers.status is None and "Nats-Last-Sequence" in dict(fields)
+        return encode_headers(change(list(fields)) if is_it else fields, headers.status), payload
+
+    alter_sent(broker, altered)
+
+
+@defect("JS-API-171")
+def republish_takes_every_subject(broker: Broker) -> None:
+    """A stream republishes all messages, whatever the src of its republish is."""
+
+    def change(body: Fields, request: Request) -> None:
+        if "republish" in body:
+            body["republish"]["src"] = ">"
+
+    alter_body(broker, "stream_create", change)
+
+
+@defect("JS-API-171")
+def republish_last_sequence_is_of_any_subject(broker: Broker) -> None:
+    """Nats-Last-Sequence of a republished message is the sequence before its own."""
+
+    def change(fields: list[tuple[str, str]]) -> list[tuple[str, str]]:
+        before = str(int(dict(fields)["Nats-Sequence"]) - 1)
+        return [(name, before if name == "Nats-Last-Sequence" else value) for name, value in fields]
+
+    _republished(broker, change)
+
+
+@defect("JS-API-171", "JS-API-198")
+def republish_drops_the_headers(broker: Broker) -> None:
+    """A republished message lacks the headers that it was published with."""
+    _republished(broker, lambda fields: [(name, value) for name, value in fields if name.startswith("Nats-")])
+
+
+@defect("JS-API-198")
+def republish_does_not_tell_the_size(broker: Broker) -> None:
+    """A message that is republished without its payload lacks Nats-Msg-Size."""
+    _republished(broker, lambda fields: [(name, value) for name, value in fields if name != "Nats-Msg-Size"])
+
+
+@defect("JS-API-198")
+def republish_tells_the_size_of_nothing(broker: Broker) -> None:
+    """Nats-Msg-Size of a republished message is that of the empty payload."""
+    _republished(
+        broker,
+        lambda fields: [(name, "0" if name == "Nats-Msg-Size" else value) for name, value in fields],
+    )
+
+
+# -- restored streams ------------------------------------------------------------------------------
+
+
+@method_defect(Stream.restore_message, "JS-API-199")
+def restore_numbers_anew(self: Stream, message: StoredMessage) -> None:
+    """A stream that is restored gives its messages the sequences from 1 on."""
+    if not len(self.store):
+        self.store.restart_at(1)
+    Stream.restore_message(self, message)
+
+
+@method_defect(Stream.restore_message, "JS-API-199")
+def restore_drops_the_headers(self: Stream, message: StoredMessage) -> None:
+    """The messages of a stream that is restored have no headers."""
+    Stream.restore_message(self, msgspec.structs.replace(message, header_block=b""))
+
+
+@method_defect(Stream.restore_message, "JS-API-199")
+def restore_stamps_anew(self: Stream, message: StoredMessage) -> None:
+    """The messages of a stream that is restored have the time of the restore."""
+    Stream.restore_message(self, msgspec.structs.replace(message, time=self.jetstream.now))
+
+
+@method_defect(Stream.restore_message, "JS-API-199")
+def restore_drops_empty_messages(self: Stream, message: StoredMessage) -> None:
+    """A stream that is restored lacks the messages without a payload."""
+    if message.payload:
+        Stream.restore_message(self, message)
+
+
+@defect("JS-API-200")
+def snapshots_have_no_consumers(broker: Broker) -> None:
+    """A snapshot holds no consumers, whatever no_consumers is."""
+    alter_body(broker, "stream_snapshot", lambda body, request: body.update(no_consumers=True))
+
+
+@defect("JS-API-200")
+def restored_consumers_begin_anew(broker: Broker) -> None:
+    """The consumers of a stream that is restored deliver all of its messages again."""
+    restored: set[int] = set()
+
+    def restore_message(self: Stream, message: StoredMessage) -> None:
+        restored.add(id(self))
+        Stream.restore_message(self, message)
+
+    def resume(self: Consumer, now: int) -> None:
+        if id(self.stream) in restored:
+            self.reset(1, now)
+        Consumer.resume(self, now)
+
+    alter_streams(broker, restore_message=restore_message)
+    alter_consumers(broker, resume=resume)

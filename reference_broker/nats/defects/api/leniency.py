@@ -1,4 +1,4 @@
-"""Defects in what the API should do or may do: optional fields, updates, direct gets, snapshots, domains."""
+"""Defects in what the API should do or may do: optional fields, updates, domains."""
 
 from __future__ import annotations
 
@@ -10,18 +10,16 @@ from plumbline.reference_broker.nats.defects import add, defect, new, replace
 from plumbline.reference_broker.nats.defects.api_alterations import (
     Fields,
     alter_body,
-    alter_direct_body,
     alter_success,
     body_of,
     refuse,
 )
-from plumbline.reference_broker.nats.defects.methods import jetstream_of, method_defect
+from plumbline.reference_broker.nats.defects.methods import jetstream_of
 from plumbline.reference_broker.nats.jetstream import errors, subjects
 from plumbline.reference_broker.nats.jetstream.api.requests import Request
 from plumbline.reference_broker.nats.jetstream.api.routing import Api
 from plumbline.reference_broker.nats.jetstream.errors import JetStreamError
 
-END_OF_BATCH = b"NATS/1.0 204"
 CREATE_STREAM, UPDATE_STREAM, CREATE_CONSUMER = "stream_create", "stream_update", "consumer_create"
 Body = dict[str, Any]
 
@@ -109,28 +107,3 @@ def required_api_level_is_not_read(broker: Broker) -> None:
 def domain_has_no_api(broker: Broker) -> None:
     """The API is not there below $JS.<domain>.API."""
     replace(jetstream_of(broker), "_domain_prefix", None)
-
-
-# -- direct gets -----------------------------------------------------------------------------------
-
-
-@defect("JS-API-120")
-def direct_get_needs_no_permission(broker: Broker) -> None:
-    """DIRECT.GET works on streams without allow_direct."""
-    streams = jetstream_of(broker).streams
-
-    def change(fields: Fields, path: bytes) -> None:
-        if path.decode() in streams:
-            streams[path.decode()].config.allow_direct = True
-
-    alter_direct_body(broker, change)
-
-
-@method_defect(Broker.publish, "JS-API-121", "JS-API-122")
-def direct_get_batch_has_no_end(
-    broker: Broker, subject: bytes, reply: bytes | None, header_block: bytes, payload: bytes
-) -> int:
-    """No status follows the messages of a batch of direct gets."""
-    if header_block.startswith(END_OF_BATCH):
-        return 1
-    return Broker.publish(broker, subject, reply, header_block, payload)

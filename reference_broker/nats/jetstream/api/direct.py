@@ -16,10 +16,10 @@ from plumbline.reference_broker.nats.jetstream import subjects
 from plumbline.reference_broker.nats.jetstream.api.requests import typed
 from plumbline.reference_broker.nats.jetstream.api.streams import MessageGetRequest, find_message
 from plumbline.reference_broker.nats.jetstream.rules import Rules
-from plumbline.reference_broker.nats.jetstream.streams.store import StoredMessage
+from plumbline.reference_broker.nats.jetstream.streams.store import Store, StoredMessage
 from plumbline.reference_broker.nats.jetstream.streams.stream import Stream
 from plumbline.wire.nats.headers import VERSION, Status, encode_headers
-from plumbline.wire.nats.jetstream.times import format_time
+from plumbline.wire.nats.jetstream.times import format_time, parse_time
 
 if TYPE_CHECKING:
     from plumbline.reference_broker.nats.jetstream.service import JetStream
@@ -28,6 +28,8 @@ NOT_FOUND = Status(404, "Message Not Found")
 EMPTY = Status(408, "Empty Request")
 MALFORMED = Status(408, "Malformed Request")
 BAD = Status(408, "Bad Request")
+TOO_MANY = Status(413, "Too Many Results")
+MOST_SUBJECTS = 1024  # of one multi_last: ADR-31, "Multi-subject requests"
 END_OF_BATCH = Status(204, "EOB")
 EMPTY_FIELDS: Mapping[str, str] = MappingProxyType({})
 
@@ -73,19 +75,27 @@ def send_batch(stream: Stream, get_request: MessageGetRequest, reply: bytes) -> 
 
     Raises ``_StatusError`` if there is none.
     """
+    end = up_to(stream.store, get_request)
     messages = (
-        last_of_each(stream, get_request) if get_request.multi_last else messages_from(stream, get_request)
+        last_of_each(stream, get_request, end)
+        if get_request.multi_last
+        else messages_from(stream, get_request)
     )
     require_found(messages[0] if messages else None)
-    remaining, last_seq = len(messages), 0
+    if get_request.multi_last and len(messages) > MOST_SUBJECTS:
+        raise _StatusError(TOO_MANY)
+    remaining, last_seq, size = len(messages), 0, 0
     for message in messages[: get_request.batch or None]:
         remaining -= 1
         fields = {"Nats-Num-Pending": str(remaining), "Nats-Last-Sequence": str(last_seq)}
         stream.jetstream.host.publish(reply, None, header_block(stream, message, fields), message.payload)
         last_seq = message.seq
+        size += len(message.subject) + len(message.header_block) + len(message.payload)
+        if 0 < get_request.max_bytes <= size:
+            break
     fields = {"Nats-Num-Pending": str(remaining), "Nats-Last-Sequence": str(last_seq)}
     if get_request.multi_last:
-        fields["Nats-UpTo-Sequence"] = str(get_request.up_to_seq or stream.store.last_seq)
+        fields["Nats-UpTo-Sequence"] = str(end)
     stream.jetstream.host.publish(reply, None, encode_headers(fields.items(), END_OF_BATCH), b"")
 
 
@@ -104,16 +114,27 @@ def messages_from(stream: Stream, get_request: MessageGetRequest) -> list[Stored
     ]
 
 
-def last_of_each(stream: Stream, get_request: MessageGetRequest) -> list[StoredMessage]:
-    """The last message of each subject that matches, in the order of their sequences."""
+def up_to(store: Store, get_request: MessageGetRequest) -> int:
+    """The last sequence that counts for ``multi_last``."""
+    if get_request.up_to_time:
+        moment = parse_time(get_request.up_to_time) or 0
+        return max((message.seq for message in store.messages() if message.time < moment), default=0)
+    return get_request.up_to_seq or store.last_seq
+
+
+def last_of_each(stream: Stream, get_request: MessageGetRequest, end: int) -> list[StoredMessage]:
+    """The last message up to ``end`` of each subject that matches, in the order of their sequences."""
     subject_filter = subjects.matcher(pattern.encode() for pattern in get_request.multi_last)
-    last: dict[bytes, StoredMessage] = {}
-    for message in stream.store.messages():
-        if get_request.up_to_seq and message.seq > get_request.up_to_seq:
-            break
-        if subject_filter(message.subject):
-            last[message.subject] = message
-    return sorted(last.values(), key=lambda message: message.seq)
+    start = parse_time(get_request.start_time) or 0 if get_request.start_time else 0
+    last = {
+        message.subject: message
+        for message in stream.store.messages()
+        if message.seq <= end and subject_filter(message.subject)
+    }
+    return sorted(
+        (one for one in last.values() if one.seq >= get_request.seq and one.time >= start),
+        key=lambda message: message.seq,
+    )
 
 
 def read(subject: str, body: bytes, rules: Rules) -> MessageGetRequest:
@@ -127,7 +148,12 @@ def read(subject: str, body: bytes, rules: Rules) -> MessageGetRequest:
     if not rules.direct_gets_in_batches:
         get_request = msgspec.structs.replace(get_request, batch=0, multi_last=[])
     if get_request.multi_last:
-        if subject or get_request.seq or get_request.last_by_subj or get_request.next_by_subj:
+        if (
+            subject
+            or get_request.last_by_subj
+            or get_request.next_by_subj
+            or (get_request.up_to_seq and get_request.up_to_time)
+        ):
             raise _StatusError(BAD)
         return get_request
     wants = [

@@ -62,6 +62,7 @@ class MessageGetRequest(Struct, kw_only=True):
     max_bytes: int = 0
     multi_last: list[str] = []
     up_to_seq: int = 0
+    up_to_time: str = ""
 
 
 class MessageDeleteRequest(Struct, kw_only=True):
