@@ -8,10 +8,10 @@ from __future__ import annotations
 import random
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import CodeType, FrameType
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -19,9 +19,13 @@ from msgspec import Struct
 from plumbline.conformance.check import Check
 from plumbline.conformance.requirements.catalogue import Catalogue
 from plumbline.conformance.runner.engine import run_check
-from plumbline.verdicts import Outcome
+from plumbline.reference_broker.shell import Core
+from plumbline.verdicts import CheckResult, Outcome
 from tests.adequacy.sources import import_all, modules
+from tests.adequacy.virtual_servers import VirtualServer, World
 from tests.adequacy.virtual_target import VirtualTarget
+
+Result = TypeVar("Result")
 
 SHUFFLES = 2
 RUNS = 1 + SHUFFLES  # of each check
@@ -112,6 +116,42 @@ class _Tracer:
             sys.settrace(None)
         return {module: sorted(lines) for module, lines in self.lines.items()}
 
+    def apart(self, action: Callable[[], Result]) -> tuple[Result, dict[str, set[int]]]:
+        """Within ``traced``: the result of an action, and the lines that it runs."""
+        outer, self.lines = self.lines, {}
+        try:
+            result = action()
+        finally:
+            inner, self.lines = self.lines, outer
+        self.add(inner)
+        return result, inner
+
+    def add(self, lines: Mapping[str, set[int]]) -> None:
+        """As if these lines were run now."""
+        for module, numbers in lines.items():
+            self.lines.setdefault(module, set()).update(numbers)
+
+
+class _Starts:
+    """What the servers of variants run when they start: for the first check that uses one, and it counts for
+    every check that does."""
+
+    def __init__(self, tracer: _Tracer, world: World) -> None:
+        self._tracer = tracer
+        self._world = world
+        self._lines: dict[VirtualServer, dict[str, set[int]]] = {}
+        world.used.clear()
+        world.make_core = self._make
+
+    def _make(self, server: VirtualServer, make: Callable[[], Core]) -> Core:
+        core, self._lines[server] = self._tracer.apart(make)
+        return core
+
+    def add_of_used(self) -> None:
+        for server in self._world.used:
+            self._tracer.add(self._lines.get(server, {}))
+        self._world.used.clear()
+
 
 def measure(
     protocol: str, checks: list[Check], fingerprint: str, done: Callable[[], None] = lambda: None
@@ -129,9 +169,15 @@ def measure(
     target = VirtualTarget(protocol)
     with target.installed():
         reach.started = tracer.traced(lambda: target.access)
+        starts = _Starts(tracer, target.world)
         for check in checks:
-            results: list[Any] = []
-            lines = tracer.traced(lambda: results.append(run_check(check, target.access, catalogue)))  # noqa: B023
+            results: list[CheckResult] = []
+
+            def run(check: Check = check, results: list[CheckResult] = results) -> None:
+                results.append(run_check(check, target.access, catalogue))
+                starts.add_of_used()
+
+            lines = tracer.traced(run)
             reach.checks[check.id] = CheckReach(0.0, lines)
             if results[0].outcome is not Outcome.PASSED:
                 reach.unusable[check.id] = f"{results[0].outcome}: {results[0].message}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import time
 from functools import cache
 
@@ -11,7 +12,9 @@ from plumbline.conformance.requirements.catalogue import Catalogue
 from plumbline.conformance.runner.engine import run_check
 from plumbline.conformance.sessions import session
 from plumbline.conformance.suite import all_checks, select
+from plumbline.reference_broker.nats.accounts import AccountsCore
 from plumbline.verdicts import CheckResult, Outcome
+from tests.adequacy.reach import measure
 from tests.adequacy.virtual_servers import HOST
 from tests.adequacy.virtual_target import VirtualTarget
 
@@ -95,3 +98,15 @@ def test_a_client_that_hangs_up_is_gone_and_one_that_is_closed_reads_the_rest() 
             link.sendall(b"PING\r\n")
         link.close()
     assert HOST in str(target.access.url)
+
+
+def test_every_check_of_a_variant_reaches_what_its_server_runs_at_its_start() -> None:
+    """The server is started for the first of them only."""
+    chosen = select(checks(), ["CORE-116", "CORE-117"])
+    assert len(chosen) > 1
+    assert {check.variant for check in chosen} == {"accounts"}
+    body, first = inspect.getsourcelines(AccountsCore.__init__)
+    reach = measure("nats", chosen, "now")
+    assert set(reach.running("nats.accounts", range(first + 1, first + len(body)))) == {
+        check.id for check in chosen
+    }

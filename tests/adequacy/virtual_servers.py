@@ -45,6 +45,8 @@ class World:
         self.now = START_NS
         self.servers: dict[int, VirtualServer] = {}  # by port
         self.crash = ""  # the traceback of the first core that raised an exception
+        self.used: set[VirtualServer] = set()  # those that accepted a connection
+        self.make_core: Callable[[VirtualServer, Callable[[], Core]], Core] = lambda server, make: make()
         self._ports = itertools.count(FIRST_PORT)
 
     def monotonic(self) -> float:
@@ -123,7 +125,8 @@ class VirtualServer:
     def core(self) -> Core:
         """The core, which is made at first use. Raises as the core does."""
         if self._core is None:
-            self._core = self._factory(self._write_queue, self._files, self.world.now, self.port)
+            make = partial(self._factory, self._write_queue, self._files, self.world.now, self.port)
+            self._core = self.world.make_core(self, make)
             self._write()
         return self._core
 
@@ -142,6 +145,7 @@ class VirtualServer:
             self.start()
         except ServerCrashError:
             raise ConnectionRefusedError(111, "Connection refused") from None
+        self.world.used.add(self)
         self._opened += 1
         number = self._opened
         link = self._links[number] = VirtualLink(self, number)
