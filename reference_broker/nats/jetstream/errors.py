@@ -103,6 +103,7 @@ BATCH_INCOMPLETE = ErrorCode(400, 10176, "atomic publish batch is incomplete")
 BATCH_ID_INVALID = ErrorCode(400, 10179, "atomic publish batch ID is invalid")
 BATCH_TOO_LARGE = ErrorCode(400, 10199, "atomic publish batch is too large: {size}")
 BATCH_COMMIT_INVALID = ErrorCode(400, 10200, "atomic publish batch commit is invalid")
+BATCHES_TOO_MANY = ErrorCode(429, 10210, "atomic publish too many inflight")
 BATCH_WITH_DUPLICATE = ErrorCode(400, 10201, "atomic publish batch contains duplicate message id")
 
 CONSUMER_NOT_FOUND = ErrorCode(404, 10014, "consumer not found")

@@ -1,4 +1,4 @@
-"""Defects of what changes while messages are pending: updates, resets, deleted and purged messages."""
+"""Defects of what changes while messages are pending: updates, deleted and purged messages."""
 
 from __future__ import annotations
 
@@ -65,56 +65,6 @@ def cons_update_leaves_deadlines(self: Consumer, config: ConsumerConfig, now: in
     Consumer.reconfigure(self, config, now)
     if deadline is not None:
         self.ack_timer.set(deadline)
-
-
-# Resets
-
-
-@method_defect(Consumer.reset, "JS-CONS-111", "JS-CONS-112")
-def cons_reset_keeps_pending(self: Consumer, seq: int, now: int) -> None:
-    """What was pending before a reset stays so."""
-    pending = self.acks.pending
-    Consumer.reset(self, seq, now)
-    self.acks.pending.update(pending)
-
-
-@method_defect(Consumer.reset, "JS-CONS-111", "JS-CONS-112")
-def cons_reset_keeps_redelivered(self: Consumer, seq: int, now: int) -> None:
-    """What was delivered again before a reset stays counted."""
-    redelivered = self.acks.redelivered
-    Consumer.reset(self, seq, now)
-    self.acks.redelivered.update(redelivered)
-
-
-@method_defect(Consumer.reset, "JS-CONS-111", "JS-CONS-112")
-def cons_reset_counts_on(self: Consumer, seq: int, now: int) -> None:
-    """The consumer sequence goes on after a reset."""
-    delivered = self.acks.delivered.consumer
-    Consumer.reset(self, seq, now)
-    self.acks.delivered.consumer = delivered
-
-
-@method_defect(Consumer.reset, "JS-CONS-111", "JS-CONS-112")
-def cons_reset_skips_one(self: Consumer, seq: int, now: int) -> None:
-    """Delivery after a reset begins one message later."""
-    Consumer.reset(self, seq, now)
-    self.position.passed(seq)
-
-
-@method_defect(Consumer.reset, "JS-CONS-111", "JS-CONS-112")
-def cons_reset_stays_where_it_is(self: Consumer, seq: int, now: int) -> None:
-    """A reset forgets what is pending, and delivers what comes next all the same."""
-    position = self.position
-    Consumer.reset(self, seq, now)
-    self.position = position
-
-
-@method_defect(Consumer.reset, "JS-CONS-111", "JS-CONS-112")
-def cons_reset_moves_no_floor(self: Consumer, seq: int, now: int) -> None:
-    """The ack_floor begins at 0 again after a reset, or stays beyond it."""
-    floor = self.acks.floor.stream
-    Consumer.reset(self, seq, now)
-    self.acks.floor.stream = 0 if floor == seq - 1 else floor
 
 
 # Messages that go

@@ -12,6 +12,7 @@ from plumbline.reference_broker.nats.defects.methods import (
 from plumbline.reference_broker.nats.jetstream.streams.batches import (
     COMMIT,
     FORGOTTEN_AFTER,
+    Batch,
     Batches,
     BatchPosition,
     StagedMessage,
@@ -159,3 +160,122 @@ def pub_batches_have_no_subjects(self: Stream, subject: bytes, header_block: byt
     """A batch may have more messages of one subject than the stream takes."""
     Stream.count_ahead(self, subject, header_block, payload)
     self.ahead.of_subject.clear()
+
+
+# -- limits ----------------------------------------------------------------------------------------
+
+
+class _Unlimited(Batches):
+    largest = 1_000_000
+
+
+@method_defect(Stream.derive_settings, "JS-PUB-077")
+def pub_batches_have_no_limit(self: Stream) -> None:
+    """A batch may have any number of messages."""
+    Stream.derive_settings(self)
+    self.batches = _Unlimited(self)
+
+
+class _Smaller(Batches):
+    largest = 999
+
+
+@method_defect(Stream.derive_settings, "JS-PUB-077")
+def pub_batches_have_999_messages(self: Stream) -> None:
+    """A batch has up to 999 messages."""
+    Stream.derive_settings(self)
+    self.batches = _Smaller(self)
+
+
+class _Cut(Batches):
+    def accept(
+        self, position: BatchPosition, message: StagedMessage, now: int
+    ) -> tuple[StoredMessage | None, bytes]:
+        if position.sequence == self.largest + 1:
+            position = BatchPosition(position.batch_id, self.largest, COMMIT)
+            self.open[position.batch_id].messages.pop()
+        return super().accept(position, message, now)
+
+
+@method_defect(Stream.derive_settings, "JS-PUB-077")
+def pub_batches_are_cut(self: Stream) -> None:
+    """Of a batch with more messages than 1000 the last 1000 are stored."""
+    Stream.derive_settings(self)
+    self.batches = _Cut(self)
+
+
+class _Many(Batches):
+    most_open = 1_000_000
+
+
+@method_defect(Stream.derive_settings, "JS-PUB-078")
+def pub_any_number_of_batches_is_open(self: Stream) -> None:
+    """A stream begins any number of batches."""
+    Stream.derive_settings(self)
+    self.batches = _Many(self)
+
+
+class _AllStreams(Batches):
+    def batch_of(self, position: BatchPosition, now: int) -> Batch:
+        streams = self.stream.jetstream.streams.values()
+        others = sum(len(one.batches.open) for one in streams if one.batches is not self)
+        if position.batch_id not in self.open and len(self.open) + others >= self.most_open:
+            raise self.too_many()
+        return super().batch_of(position, now)
+
+
+@method_defect(Stream.derive_settings, "JS-PUB-078")
+def pub_batches_of_all_streams_count(self: Stream) -> None:
+    """50 batches may be open on all streams together."""
+    Stream.derive_settings(self)
+    self.batches = _AllStreams(self)
+
+
+class _Begun(Batches):
+    begun = 0
+
+    def batch_of(self, position: BatchPosition, now: int) -> Batch:
+        if position.batch_id not in self.open and position.sequence == 1:
+            if self.begun >= self.most_open:
+                raise self.too_many()
+            self.begun += 1
+        return super().batch_of(position, now)
+
+
+@method_defect(Stream.derive_settings, "JS-PUB-078")
+def pub_committed_batches_count(self: Stream) -> None:
+    """A batch that has ended counts as one that is open."""
+    Stream.derive_settings(self)
+    self.batches = _Begun(self)
+
+
+class _AnyCommit(Batches):
+    def accept(
+        self, position: BatchPosition, message: StagedMessage, now: int
+    ) -> tuple[StoredMessage | None, bytes]:
+        if position.commit is not None and not self.is_marker(position):
+            position = BatchPosition(position.batch_id, position.sequence, COMMIT)
+        return super().accept(position, message, now)
+
+
+@method_defect(Stream.derive_settings, "JS-PUB-079")
+def pub_batches_are_committed_by_any_value(self: Stream) -> None:
+    """Nats-Batch-Commit with any value commits the batch."""
+    Stream.derive_settings(self)
+    self.batches = _AnyCommit(self)
+
+
+class _NoCommit(Batches):
+    def accept(
+        self, position: BatchPosition, message: StagedMessage, now: int
+    ) -> tuple[StoredMessage | None, bytes]:
+        if position.commit != COMMIT and not self.is_marker(position):
+            position = BatchPosition(position.batch_id, position.sequence, None)
+        return super().accept(position, message, now)
+
+
+@method_defect(Stream.derive_settings, "JS-PUB-079")
+def pub_other_values_commit_nothing(self: Stream) -> None:
+    """Nats-Batch-Commit with another value than 1 and eob is passed over."""
+    Stream.derive_settings(self)
+    self.batches = _NoCommit(self)

@@ -6,7 +6,7 @@ one that is not continued after ``FORGOTTEN_AFTER``.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 from weakref import proxy
 
 import msgspec
@@ -28,7 +28,6 @@ BATCH_SEQUENCE = "Nats-Batch-Sequence"
 BATCH_COMMIT = "Nats-Batch-Commit"
 COMMIT, COMMIT_WITHOUT_THIS = "1", "eob"
 MAX_ID_LENGTH = 64
-LARGEST = 1000
 FORGOTTEN_AFTER = 10 * SECOND
 
 
@@ -78,6 +77,9 @@ class Batch(Struct):
 class Batches:
     """The open batches of one stream."""
 
+    largest: ClassVar = 1000  # messages of a batch
+    most_open: ClassVar = 50
+
     def __init__(self, stream: Stream) -> None:
         self.stream: Stream = proxy(stream)  # which has this
         self.open: dict[str, Batch] = {}
@@ -94,9 +96,9 @@ class Batches:
         if position.sequence != len(batch.messages) + 1 or (is_marker and not batch.messages):
             del self.open[position.batch_id]
             raise errors.BATCH_INCOMPLETE()
-        if position.sequence - is_marker > LARGEST:
+        if position.sequence - is_marker > self.largest:
             del self.open[position.batch_id]
-            raise errors.BATCH_TOO_LARGE(size=LARGEST)
+            raise errors.BATCH_TOO_LARGE(size=self.largest)
         if is_marker:
             batch.messages[-1] = _as_last(batch.messages[-1])
         else:
@@ -117,7 +119,15 @@ class Batches:
             raise errors.BATCH_ID_INVALID()
         if position.sequence is None:
             raise errors.BATCH_SEQUENCE_MISSING()
+        begins = position.sequence == 1 and position.batch_id not in self.open
+        if begins and len(self.open) >= self.most_open:
+            raise self.too_many()
         return self.open.setdefault(position.batch_id, Batch([], now))
+
+    def too_many(self) -> errors.JetStreamError:
+        """Observed: nats-server 2.12 has no error of its own for it."""
+        has_own = self.stream.jetstream.rules.batches_end_with_marker
+        return errors.BATCHES_TOO_MANY() if has_own else errors.BATCH_INCOMPLETE()
 
     def commit(
         self, position: BatchPosition, messages: list[StagedMessage], now: int
