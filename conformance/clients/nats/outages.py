@@ -125,3 +125,10 @@ def send(scene: NatsScene, subject: str, *payloads: str) -> None:
     client = scene.direct_session.connect("publisher")
     client.send(*(Pub.make(subject, payload.encode()) for payload in payloads))
     client.flush()
+
+
+def has_closed(scene: NatsScene) -> bool:
+    """Whether the client has closed or reset its connection."""
+    return any(
+        "closed by the client" in remark.text or "reset" in remark.text for remark in scene.broker.remarks
+    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from plumbline.conformance.clients.nats.outages import published, send
+from plumbline.conformance.clients.nats.outages import has_closed, published, send
 from plumbline.conformance.clients.nats.scene import NatsScene
 from plumbline.conformance.clients.scenario import scenario
 from plumbline.wire.nats import Unsub
@@ -57,13 +57,6 @@ def a_drain_sends_and_closes(scene: NatsScene) -> None:
     found = published(scene, "orders.new")
     scene.require(
         found == expected, "publishes are lost", expected="20 messages", actual=f"{len(found)}: {found}"
-    )
-
-
-def has_closed(scene: NatsScene) -> bool:
-    """Whether the client has closed or reset its connection."""
-    return any(
-        "closed by the client" in remark.text or "reset" in remark.text for remark in scene.broker.remarks
     )
 
 
