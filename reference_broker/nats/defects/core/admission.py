@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from msgspec import structs
+
 from plumbline.reference_broker.nats.auth import Credentials
 from plumbline.reference_broker.nats.config import User
 from plumbline.reference_broker.nats.connection import NatsClientConnection
@@ -154,6 +156,25 @@ def authentication_times_out_in_silence(broker: Broker) -> None:
     replace(
         broker, "on_authentication_timeout", lambda connection: broker.send_err_and_close(connection, None)
     )
+
+
+def _times_out_after(broker: Broker, times: float) -> None:
+    """Who sends no CONNECT is cut off after so many times the timeout."""
+    authorization = broker.config.authorization
+    authorization = structs.replace(authorization, timeout=authorization.timeout * times)
+    replace(broker, "config", structs.replace(broker.config, authorization=authorization))
+
+
+@defect("CORE-061")
+def authentication_times_out_too_early(broker: Broker) -> None:
+    """Who sends no CONNECT is cut off after half of the timeout."""
+    _times_out_after(broker, 0.5)
+
+
+@defect("CORE-061")
+def authentication_times_out_too_late(broker: Broker) -> None:
+    """Who sends no CONNECT is cut off after twice the timeout."""
+    _times_out_after(broker, 2)
 
 
 @defect("CORE-062")
