@@ -200,5 +200,6 @@ def test_wrong_file_error_names_the_file(tmp_path: Path, write: Callable[[Path],
     assert error in str(raised.value)
 
 
-def test_the_checks_of_two_variants_want_to_be_refused() -> None:
-    assert {name for name, variant in variants().items() if variant.refuses} == {"permissions", "jwt"}
+def test_the_checks_of_three_variants_want_to_be_refused() -> None:
+    refusing = {name for name, variant in variants().items() if variant.refuses}
+    assert refusing == {"permissions", "account-limits", "jwt"}

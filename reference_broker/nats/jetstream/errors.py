@@ -111,6 +111,9 @@ CONSUMER_CREATE_FAILED = ErrorCode(500, 10012, "{reason}")
 CONSUMER_NAME_IN_USE = ErrorCode(400, 10013, "consumer name already in use")
 CONSUMER_ALREADY_EXISTS = ErrorCode(400, 10148, "consumer already exists")
 CONSUMER_DOES_NOT_EXIST = ErrorCode(400, 10149, "consumer does not exist")
+CONSUMER_MAX_ACK_PENDING_ABOVE_LIMIT = ErrorCode(
+    400, 10121, "consumer max ack pending exceeds system limit of {limit}"
+)
 CONSUMER_INVALID_RESET = ErrorCode(400, 10204, "invalid reset: {reason}")
 CONSUMER_LIMIT_REACHED = ErrorCode(400, 10026, "maximum consumers limit reached")
 CONSUMER_DURABLE_NOT_IN_SUBJECT = ErrorCode(

@@ -101,7 +101,8 @@ def finish(jetstream: JetStream, create_request: CreateRequest, now: int) -> dic
     if create_request.config.num_replicas > 1:
         raise errors.STREAM_REPLICAS_NOT_SUPPORTED()
     stream = stream_of(jetstream, create_request.stream_name)
-    config = consumer_config.check(create_request.config, stream.config, jetstream.rules)
+    asked = limits.with_ack_pending(jetstream, create_request.config)
+    config = consumer_config.check(asked, stream.config, jetstream.rules)
     action = create_request.action if jetstream.rules.create_action_field else ""
     name = config.durable_name or config.name
     consumer = stream.consumers.get(name)

@@ -7,7 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from msgspec import structs
+
 from plumbline.reference_broker.nats.jetstream import errors
+from plumbline.reference_broker.nats.jetstream.consumers.config import DEFAULT_MAX_ACK_PENDING, ConsumerConfig
 from plumbline.reference_broker.nats.jetstream.streams.config import StreamConfig
 
 if TYPE_CHECKING:
@@ -42,8 +45,17 @@ def check_bytes(jetstream: JetStream, config: StreamConfig) -> None:
 
 
 def check_consumers(stream: Stream) -> None:
-    """One consumer more. Raises ``JetStreamError``."""
-    jetstream = stream.jetstream
-    most = jetstream.config.limits.max_consumers
-    if 0 < most <= sum(len(one.consumers) for one in jetstream.streams.values()):
+    """One consumer more on this stream. Raises ``JetStreamError``."""
+    if 0 < stream.jetstream.config.limits.max_consumers <= len(stream.consumers):
         raise errors.CONSUMER_LIMIT_REACHED()
+
+
+def with_ack_pending(jetstream: JetStream, config: ConsumerConfig) -> ConsumerConfig:
+    """With ``max_ack_pending`` as the account has it, where it is less than the default. Raises
+    ``JetStreamError``."""
+    most = jetstream.config.limits.max_ack_pending
+    if 0 < most < config.max_ack_pending:
+        raise errors.CONSUMER_MAX_ACK_PENDING_ABOVE_LIMIT(limit=most)
+    if config.max_ack_pending == 0 and config.ack_policy != "none" and 0 < most < DEFAULT_MAX_ACK_PENDING:
+        return structs.replace(config, max_ack_pending=most)
+    return config
