@@ -35,6 +35,7 @@ from tests.cluster.known import known_failures, unexpected_failures
 pytestmark = pytest.mark.external
 
 ALL_KILLED = 1  # a seed whose short plan kills all nodes once
+HEALED_WITHIN_S = 120.0  # an election; on a busy machine several
 
 
 def command(server: ServerBinary, *words: str) -> list[str]:
@@ -92,7 +93,7 @@ def test_routes_pass_the_relays_and_a_cut_holds_them(server_binary: ServerBinary
         with pytest.raises(TimeoutError):
             asyncio.run(create(running.url, 2.0))
         running.relays.set_faults({})
-        assert asyncio.run(create(running.url, 30.0)).error is None
+        assert asyncio.run(create(running.url, HEALED_WITHIN_S)).error is None
 
 
 def test_a_cluster_that_loses_its_stores_is_convicted(
