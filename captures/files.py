@@ -65,13 +65,17 @@ class CaptureSource:
                 self._ended(path, parser, file.tell())
 
     def follow(self, until: Callable[[], bool]) -> Iterator[Packet | None]:
-        """All there are and all that come, also in files that come; None when there is none at the moment."""
+        """All there are and all that come, also in files that come; None when there is none at the moment.
+
+        What was written when ``until`` becomes true is read before the end.
+        """
         at = 0
         while True:
             path = self.files[at]
             parser = CaptureParser()
             with path.open("rb") as file:
                 while True:
+                    is_last_look = until()
                     if data := file.read(READ_BYTES):
                         yield from _named(path, parser, data)
                         continue
@@ -81,7 +85,7 @@ class CaptureSource:
                             yield from _named(path, parser, data)
                         self._ended(path, parser, file.tell())
                         break
-                    if until():
+                    if is_last_look:
                         return
                     yield None
                     time.sleep(POLL_S)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from plumbline.captures.files import read
+from plumbline.captures.files import CaptureSource, read
 from plumbline.captures.judging import CaptureJudge, RecordingJudge
 from plumbline.monitors import Violation
 from plumbline.proxy.addresses import Endpoint
@@ -98,6 +98,20 @@ def test_live_judge_matches_offline_and_ignores_older_files(capture: Path) -> No
     live.start()
     live.end()
     assert len(only) == len(RULES)
+
+
+def test_what_is_written_last_is_read(capture: Path) -> None:
+    """All of a file is written just before the recording is over, as on a busy machine."""
+    (file,) = capture.glob("*.pcapng")
+    written = file.read_bytes()
+    file.write_bytes(b"")
+    source = CaptureSource([capture])
+
+    def is_over() -> bool:
+        file.write_bytes(written)
+        return True
+
+    assert len([*source.follow(is_over)]) == len([*CaptureSource([capture]).packets()]) > 0
 
 
 def test_a_failure_of_live_judging_is_reported_and_raised_at_the_end(capture: Path) -> None:
