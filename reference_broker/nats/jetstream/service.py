@@ -69,6 +69,7 @@ class JetStream:
 
     stream_type: type[Stream] = Stream
     consumer_type: type[Consumer] = Consumer
+    most_subjects = 1024  # that one direct get may match: ADR-31, "Multi-subject requests"
 
     def __init__(self, config: JetStreamConfig, host: Host) -> None:
         self.config = config

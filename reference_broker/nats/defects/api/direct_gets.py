@@ -276,30 +276,16 @@ def direct_get_up_to_leaves_out_what_has_changed(broker: Broker) -> None:
     alter_direct_body(broker, change)
 
 
-def _first_subjects(broker: Broker, most: int) -> None:
-    """multi_last is of the first subjects that it matches."""
-    streams = jetstream_of(broker).streams
-
-    def change(fields: Fields, path: bytes) -> None:
-        stream = streams.get(path.decode())
-        if stream is not None and "multi_last" in fields:
-            matches = subjects.matcher([each.encode() for each in fields["multi_last"]])
-            found = [each.decode() for each in stream.store.subjects() if matches(each)]
-            fields["multi_last"] = found[:most] or fields["multi_last"]
-
-    alter_direct_body(broker, change)
+@defect("JS-API-196")
+def direct_get_of_too_many_gives_all(broker: Broker) -> None:
+    """DIRECT.GET with multi_last has no limit."""
+    replace(jetstream_of(broker), "most_subjects", 1_000_000)
 
 
 @defect("JS-API-196")
-def direct_get_of_too_many_gives_the_first(broker: Broker) -> None:
-    """DIRECT.GET with multi_last that matches more than 1024 subjects gives the first 1024."""
-    _first_subjects(broker, 1024)
-
-
-@defect("JS-API-196")
-def direct_get_of_many_gives_a_thousand(broker: Broker) -> None:
-    """DIRECT.GET with multi_last gives 1000 messages at most."""
-    _first_subjects(broker, 1000)
+def direct_get_of_a_thousand_is_too_many(broker: Broker) -> None:
+    """DIRECT.GET with multi_last that matches more than 1000 subjects gets status 413."""
+    replace(jetstream_of(broker), "most_subjects", 1000)
 
 
 @defect("JS-API-196")

@@ -29,7 +29,6 @@ EMPTY = Status(408, "Empty Request")
 MALFORMED = Status(408, "Malformed Request")
 BAD = Status(408, "Bad Request")
 TOO_MANY = Status(413, "Too Many Results")
-MOST_SUBJECTS = 1024  # of one multi_last: ADR-31, "Multi-subject requests"
 END_OF_BATCH = Status(204, "EOB")
 EMPTY_FIELDS: Mapping[str, str] = MappingProxyType({})
 
@@ -82,7 +81,7 @@ def send_batch(stream: Stream, get_request: MessageGetRequest, reply: bytes) -> 
         else messages_from(stream, get_request)
     )
     require_found(messages[0] if messages else None)
-    if get_request.multi_last and len(messages) > MOST_SUBJECTS:
+    if get_request.multi_last and len(messages) > stream.jetstream.most_subjects:
         raise _StatusError(TOO_MANY)
     remaining, last_seq, size = len(messages), 0, 0
     for message in messages[: get_request.batch or None]:
