@@ -10,6 +10,7 @@ from typing import Any
 from plumbline.conformance.check import verifies
 from plumbline.conformance.checks.nats.jetstream.api_answers import Answer, accepted, refused, shows
 from plumbline.conformance.nats.session import NatsSession
+from plumbline.conformance.outcomes import Untestable
 
 SOURCE = 'docs.nats.io, "Configuration Reference", "accounts.jetstream"'
 SHARES = "account limits"
@@ -21,6 +22,7 @@ INSUFFICIENT = {"memory": 10028, "file": 10047}  # err_code by storage
 @verifies("JS-API-202", source=SOURCE, variant="account-limits", shares=SHARES)
 def test_an_account_has_so_many_streams(session: NatsSession) -> None:
     """A stream more than max_streams is refused, until another one is deleted."""
+    _require_empty(session)
     for number in range(STREAMS):
         accepted(_create(session, f"S{number}"), f"stream {number + 1} of {STREAMS}")
     refused(session, _create(session, "MORE"), 400, 10027, what="a stream more than max_streams")
@@ -33,6 +35,7 @@ def test_an_account_has_so_many_streams(session: NatsSession) -> None:
 @verifies("JS-API-203", source=SOURCE, variant="account-limits", shares=SHARES)
 def test_a_stream_of_an_account_has_so_many_consumers(session: NatsSession) -> None:
     """A consumer more than max_consumers is refused, on each stream for itself."""
+    _require_empty(session)
     for label in ("S", "OTHER"):
         accepted(_create(session, label), "a stream")
         for number in range(CONSUMERS):
@@ -46,6 +49,7 @@ def test_a_stream_of_an_account_has_so_many_consumers(session: NatsSession) -> N
 @verifies("JS-API-204", source=SOURCE, variant="account-limits", shares=SHARES)
 def test_max_bytes_may_be_required(session: NatsSession) -> None:
     """A stream without max_bytes is refused, new or updated, where the account requires them."""
+    _require_empty(session)
     for none in (-1, 0):
         refused(session, _create(session, "S", max_bytes=none), 400, 10113, what="a stream without max_bytes")
     accepted(_create(session, "S", max_bytes=4096), "a stream with max_bytes")
@@ -57,6 +61,7 @@ def test_max_bytes_may_be_required(session: NatsSession) -> None:
 @verifies("JS-API-205", source=SOURCE, variant="account-limits", shares=SHARES)
 def test_a_stream_has_so_many_bytes(session: NatsSession) -> None:
     """A stream with more max_bytes than the account grants each one is refused, new or updated."""
+    _require_empty(session)
     for storage in INSUFFICIENT:
         large = _create(session, storage, storage=storage, max_bytes=BYTES_OF_STREAM + 1)
         refused(session, large, 400, 10122, what=f"a stream in {storage} with a byte too many")
@@ -72,6 +77,7 @@ def test_a_stream_has_so_many_bytes(session: NatsSession) -> None:
 @verifies("JS-API-206", source=SOURCE, variant="account-limits", shares=SHARES)
 def test_the_streams_of_an_account_have_so_many_bytes(session: NatsSession) -> None:
     """Streams whose max_bytes together are more than the account grants their storage are refused."""
+    _require_empty(session)
     for storage, err_code in INSUFFICIENT.items():
         other = "file" if storage == "memory" else "memory"
         for label in ("S", "OTHER"):
@@ -86,6 +92,7 @@ def test_the_streams_of_an_account_have_so_many_bytes(session: NatsSession) -> N
 @verifies("JS-API-207", source=SOURCE, variant="account-limits", shares=SHARES)
 def test_a_consumer_has_so_many_acks_pending(session: NatsSession) -> None:
     """A consumer with more max_ack_pending than the account grants is refused; one without gets as many."""
+    _require_empty(session)
     accepted(_create(session, "S"), "a stream")
     many = _consume(session, "S", "MANY", max_ack_pending=ACKS_PENDING + 1)
     refused(session, many, 400, 10121, what="a consumer with max_ack_pending above the account's")
@@ -110,6 +117,13 @@ def test_the_account_info_shows_the_limits(session: NatsSession) -> None:
     }
     for name, value in limits.items():
         shows(session, answer, f"limits.{name}", value)
+
+
+def _require_empty(session: NatsSession) -> None:
+    """Raises ``Untestable`` if the account has streams already: another run's, which count."""
+    streams = session.stage.api("INFO").get("streams")
+    if streams != 0:
+        raise Untestable("the account of this variant has streams of others", actual=f"streams: {streams}")
 
 
 def _create(session: NatsSession, label: str, *, verb: str = "STREAM.CREATE", **config: Any) -> Answer:

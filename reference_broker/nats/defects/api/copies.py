@@ -144,13 +144,13 @@ def republish_drops_the_headers(broker: Broker) -> None:
 
 
 @defect("JS-API-198")
-def republish_does_not_tell_the_size(broker: Broker) -> None:
+def republish_has_no_size(broker: Broker) -> None:
     """A message that is republished without its payload lacks Nats-Msg-Size."""
     _republished(broker, lambda fields: [(name, value) for name, value in fields if name != "Nats-Msg-Size"])
 
 
 @defect("JS-API-198")
-def republish_tells_the_size_of_nothing(broker: Broker) -> None:
+def republish_has_the_size_of_nothing(broker: Broker) -> None:
     """Nats-Msg-Size of a republished message is that of the empty payload."""
     _republished(
         broker,

@@ -181,7 +181,7 @@ def direct_get_max_bytes_is_ignored(broker: Broker) -> None:
 
 @defect("JS-API-192")
 def direct_get_max_bytes_ends_as_if_it_were_all(broker: Broker) -> None:
-    """The status at the end of a batch of direct gets tells that nothing is left."""
+    """The status at the end of a batch of direct gets has 0 messages left."""
 
     def left(headers: Headers) -> str:
         return "0" if headers.status is not None else headers.get("Nats-Num-Pending") or ""
@@ -240,7 +240,7 @@ def direct_get_up_to_a_sequence_ends_before_it(broker: Broker) -> None:
 
 
 @defect("JS-API-194")
-def direct_get_up_to_a_sequence_is_not_told(broker: Broker) -> None:
+def direct_get_up_to_a_sequence_shows_the_last_one(broker: Broker) -> None:
     """Nats-UpTo-Sequence is the last sequence of the stream, whatever up_to_seq is."""
     streams = jetstream_of(broker).streams
     _with_header(
