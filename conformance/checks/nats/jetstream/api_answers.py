@@ -12,6 +12,7 @@ from typing import Any
 from plumbline.conformance.nats.session import NatsSession
 from plumbline.conformance.nats.stage import SERVER_ERROR_CODE
 from plumbline.conformance.outcomes import Failed, Inconclusive, Unsupported
+from plumbline.wire.nats import HMsg, Msg
 from plumbline.wire.nats.jetstream import ApiError
 
 Answer = dict[str, Any]
@@ -91,3 +92,14 @@ def field(answer: Answer, path: str) -> Any:
     for name in path.split("."):
         found = found.get(name) if isinstance(found, dict) else None
     return found
+
+
+def object_in(operation: Msg | HMsg, expected: str) -> Answer:
+    """The JSON object in a payload. Raises ``Failed``."""
+    try:
+        answer = json.loads(operation.payload)
+    except ValueError:
+        answer = None
+    if not isinstance(answer, dict):
+        raise Failed("the answer is not a JSON object", expected=expected, actual=str(operation))
+    return answer

@@ -9,7 +9,14 @@ import json
 from typing import Any
 
 from plumbline.conformance.check import verifies
-from plumbline.conformance.checks.nats.jetstream.api_answers import Answer, accepted, field, refused, shows
+from plumbline.conformance.checks.nats.jetstream.api_answers import (
+    Answer,
+    accepted,
+    field,
+    object_in,
+    refused,
+    shows,
+)
 from plumbline.conformance.nats.session import NatsSession
 from plumbline.conformance.outcomes import Failed, Unsupported
 from plumbline.wire.nats import HMsg, Msg, Pub, Sub
@@ -128,7 +135,7 @@ def _restored(session: NatsSession, stream: str) -> Answer:
         if reply.payload:
             raise Failed("a piece is refused", expected="an empty answer", actual=str(reply))
     client.send(Pub.make(receiver, b"", answers))
-    last = _decoded(client.expect(Msg))
+    last = object_in(client.expect(Msg), "the stream")
     accepted(last, "the snapshot")
     return last
 
@@ -137,13 +144,3 @@ def _message(session: NatsSession, stream: str, seq: int) -> dict[str, Any]:
     message = field(session.stage.answer("STREAM.MSG.GET", stream, body={"seq": seq}), "message")
     assert isinstance(message, dict)
     return message
-
-
-def _decoded(operation: Msg) -> Answer:
-    try:
-        answer = json.loads(operation.payload)
-    except ValueError:
-        answer = None
-    if not isinstance(answer, dict):
-        raise Failed("the last answer is no JSON object", expected="the stream", actual=str(operation))
-    return answer

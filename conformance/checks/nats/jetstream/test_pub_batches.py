@@ -6,8 +6,9 @@ import json
 from typing import Any
 
 from plumbline.conformance.check import verifies
+from plumbline.conformance.checks.nats.jetstream.api_answers import object_in
 from plumbline.conformance.nats.session import NatsSession
-from plumbline.conformance.outcomes import Failed, Unsupported
+from plumbline.conformance.outcomes import Unsupported
 from plumbline.wire.nats import HPub
 from plumbline.wire.nats.jetstream import ApiError
 
@@ -100,14 +101,8 @@ def _sent(
     """The answer to a message of a batch; empty if that is empty."""
     headers = [("Nats-Batch-Id", batch), ("Nats-Batch-Sequence", str(sequence))]
     commit = [("Nats-Batch-Commit", "1")] if last else []
-    payload = session.stage.request(subject, batch.encode(), headers + commit).payload
-    try:
-        answer = json.loads(payload or b"{}")
-    except ValueError:
-        answer = None
-    if not isinstance(answer, dict):
-        raise Failed("an answer is no JSON object", expected="nothing, or a PubAck", actual=repr(payload))
-    return answer
+    answer = session.stage.request(subject, batch.encode(), headers + commit)
+    return object_in(answer, "nothing, or a PubAck") if answer.payload else {}
 
 
 def _is_begun(session: NatsSession, subject: str, batch: str) -> None:

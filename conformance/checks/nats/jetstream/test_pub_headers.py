@@ -7,9 +7,8 @@ import time
 from typing import Any
 
 from plumbline.conformance.check import verifies
-from plumbline.conformance.checks.nats.jetstream.api_answers import shows_default
+from plumbline.conformance.checks.nats.jetstream.api_answers import object_in, shows_default
 from plumbline.conformance.nats.session import NatsSession
-from plumbline.conformance.outcomes import Failed
 from plumbline.wire.nats import HMsg, HPub, Msg, Sub
 
 WINDOW_NS = 400_000_000
@@ -129,13 +128,7 @@ def _publish(session: NatsSession, subject: str, name: str, value: str) -> dict[
 
 
 def _answer(operation: Msg | HMsg) -> dict[str, Any]:
-    try:
-        answer = json.loads(operation.payload)
-    except ValueError:
-        answer = None
-    if not isinstance(answer, dict):
-        raise Failed("the answer is not a JSON object", expected="a PubAck", actual=str(operation))
-    return answer
+    return object_in(operation, "a PubAck")
 
 
 def _err_code(answer: dict[str, Any]) -> object:
