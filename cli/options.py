@@ -132,6 +132,18 @@ Connections = Annotated[
         help="Use only this connection, by the number that 'plumbline show' prints. Repeatable.",
     ),
 ]
+SparkMaster = Annotated[
+    str | None,
+    typer.Option(
+        "--master",
+        metavar="URL",
+        help="Spark master: local[4], spark://host:7077 or yarn. Default with Spark: local[*].",
+    ),
+]
+SparkSettings = Annotated[
+    list[str] | None,
+    typer.Option("--conf", metavar="NAME=VALUE", help="Set a property of Spark. Repeatable."),
+]
 JsonFile = Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the result as JSON.")]
 Faults = Annotated[
     list[str] | None,

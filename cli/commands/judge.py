@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from plumbline.cli.command import command_app
 from plumbline.cli.exits import exit_codes, unexpected
-from plumbline.cli.options import Follow, output_option
+from plumbline.cli.options import Follow, SparkMaster, SparkSettings, output_option
 from plumbline.cli.output import print_line, warn
-from plumbline.errors import ExitCode, PlumblineError, TargetUnreachable, UsageProblem
+from plumbline.cli.spark_session import opened_session, spark_settings
+from plumbline.errors import ExitCode, PlumblineError
 from plumbline.pipeline.engine import Engine, EngineChoice, choose_engine
 
 if TYPE_CHECKING:
@@ -84,14 +84,7 @@ def judge(
             help="Judge in this process (local) or with Spark; auto decides by the size of the captures.",
         ),
     ] = Engine.AUTO,
-    master: Annotated[
-        str | None,
-        typer.Option(
-            "--master",
-            metavar="URL",
-            help="Spark master: local[4], spark://host:7077 or yarn. Default with Spark: local[*].",
-        ),
-    ] = None,
+    master: SparkMaster = None,
     follow: Follow = False,
     payloads: Annotated[
         bool, typer.Option("--payloads", help="Keep payloads in the tables, not only their size and hash.")
@@ -100,14 +93,11 @@ def judge(
         int,
         typer.Option("--most", metavar="N", help="Print at most N violations; the table has all of them."),
     ] = 100,
-    conf: Annotated[
-        list[str] | None,
-        typer.Option("--conf", metavar="NAME=VALUE", help="Set a property of Spark. Repeatable."),
-    ] = None,
+    conf: SparkSettings = None,
 ) -> None:
     """Judge captures of any size; write tables and an HTML page."""
 
-    settings = dict(map(_setting, conf or []))
+    settings = spark_settings(conf)
     chosen = choose_engine(engine, captures, output, master=master, follow=follow, settings=bool(settings))
     warn(str(chosen))
     from plumbline.pipeline.results import JudgeOptions
@@ -115,9 +105,7 @@ def judge(
     options = JudgeOptions(paths=tuple(captures), output=output, keeps_payloads=payloads)
     if chosen.engine is Engine.LOCAL:
         raise typer.Exit(_exit_code(lambda: _judge_here(options, chosen, most)))
-    from plumbline.pipeline.spark.session import LOCAL
-
-    with _session(master or LOCAL, settings) as spark:
+    with opened_session(master, settings) as spark:
         code = _exit_code(lambda: _follow(spark, options) if follow else _judge(spark, options, most))
     raise typer.Exit(code)
 
@@ -188,26 +176,3 @@ def _follow(spark: SparkSession, options: JudgeOptions) -> Manifest:
     manifest = following.run()
     print_line(f"page: {write_page(Results(spark, options.output))}")
     return manifest
-
-
-@contextmanager
-def _session(master: str, settings: dict[str, str]) -> Iterator[SparkSession]:
-    from plumbline.pipeline.spark.session import session
-
-    try:
-        spark = session(master, settings)
-    except PlumblineError:
-        raise
-    except Exception as error:  # whatever Spark raises where there is no master
-        raise TargetUnreachable(f"Spark cannot be reached at {master}: {error}") from None
-    try:
-        yield spark
-    finally:
-        spark.stop()
-
-
-def _setting(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not equals:
-        raise UsageProblem(f"--conf {text}: write name=value")
-    return name, value

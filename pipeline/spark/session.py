@@ -38,8 +38,11 @@ class SparkNotFoundError(PlumblineError):
     """PySpark is not installed. The message says how to get it."""
 
 
-def session(master: str = LOCAL, settings: Mapping[str, str] | None = None) -> SparkSession:
+def session(
+    master: str = LOCAL, settings: Mapping[str, str] | None = None, *, computes: bool = False
+) -> SparkSession:
     """The running session if there is one, else a new one on ``master``, with the source ``plumbline``.
+    ``computes``: Java does the work, and not Python.
 
     Times are UTC; a local master listens on the loopback interface only; nothing is left in the working
     directory. Raises ``SparkNotFoundError``, and ``java.JavaNotFoundError`` unless a cluster's own Java is
@@ -53,12 +56,12 @@ def session(master: str = LOCAL, settings: Mapping[str, str] | None = None) -> S
 
     spark = SparkSession.getActiveSession()
     if spark is None:
-        spark = _started(master, settings or {})
+        spark = _started(master, settings or {}, computes=computes)
     spark.dataSource.register(PlumblineSource)
     return spark
 
 
-def _started(master: str, settings: Mapping[str, str]) -> SparkSession:
+def _started(master: str, settings: Mapping[str, str], *, computes: bool) -> SparkSession:
     from pyspark.sql import SparkSession
 
     from plumbline.pipeline.spark.java import java_home
@@ -72,7 +75,7 @@ def _started(master: str, settings: Mapping[str, str]) -> SparkSession:
     quiet.write_text(_QUIET)
     builder = SparkSession.builder.appName("plumbline").master(master)
     is_local = master.startswith("local")
-    java = [f"-Dlog4j2.configurationFile={quiet.as_uri()}", *(_LIGHT if is_local else ())]
+    java = [f"-Dlog4j2.configurationFile={quiet.as_uri()}", *(_LIGHT if is_local and not computes else ())]
     configured = _configuration(scratch, java) | (_local() if is_local else {}) | dict(settings)
     for name, value in configured.items():
         builder = builder.config(name, value)
