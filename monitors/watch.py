@@ -21,7 +21,7 @@ from plumbline.monitors.nats.consumers import (
     NoRedeliveryAfterAck,
     OneAcknowledgement,
 )
-from plumbline.monitors.nats.publishes import StreamSequenceIsGivenOnce
+from plumbline.monitors.nats.publishes import OnePayload, StreamOrder, StreamSequenceIsGivenOnce
 from plumbline.monitors.nats.pulls import BatchIsTheLimit
 from plumbline.monitors.nats.reader import NatsReader
 from plumbline.monitors.nats.subscriptions import LiveSubscriptions, SubjectsMatch
@@ -37,6 +37,8 @@ MONITORS: tuple[type[Monitor], ...] = (
     NoRedeliveryAfterAck,
     OneAcknowledgement,
     StreamSequenceIsGivenOnce,
+    StreamOrder,
+    OnePayload,
     DeliveryTagsRise,
     PrefetchIsTheLimit,
     KnownTagsOnly,

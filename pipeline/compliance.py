@@ -36,6 +36,8 @@ def observed_by_rule(F: Any) -> dict[str, Any]:  # noqa: N803  # as the style gu
         "nothing-after-the-end": _is("nats", "ack-answer") & F.col("kind").isin("+ACK", "+TERM"),
         "one-acknowledgement": _is("nats", "ack") & ~F.col("kind").isin("+WPI", ""),
         "stream-sequence": _is("nats", "publish-answer"),
+        "stream-order": _is("nats", "publish-answer"),
+        "one-payload": delivery,
         "delivery-tag": amqp_delivery,
         "prefetch": consumed,
         "known-delivery-tag": _is("amqp", "ack"),

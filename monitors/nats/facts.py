@@ -1,7 +1,7 @@
 """Facts: the meaning of NATS operations, given the earlier operations of their connection.
 
 A reader (``nats_reader``) makes facts from operations; monitors judge them; pipelines keep them as tables.
-Facts of one connection are in its order. Subjects, names and sizes only: a fact holds no payload.
+Facts of one connection are in its order. Subjects, names, sizes and checksums: a fact holds no payload.
 """
 
 from __future__ import annotations
@@ -51,7 +51,8 @@ class MessageReceived(Fact, frozen=True, kw_only=True):
 
 
 class JetStreamDelivery(StreamFact, frozen=True, kw_only=True):
-    """A message of a consumer, by its acknowledgement subject (ADR-15). ``timestamp`` in ns since 1970."""
+    """A message of a consumer, by its acknowledgement subject (ADR-15). ``timestamp`` in ns since 1970;
+    ``checksum`` of the payload, None if it was left out (headers_only)."""
 
     sid: str
     subject: str
@@ -62,6 +63,7 @@ class JetStreamDelivery(StreamFact, frozen=True, kw_only=True):
     timestamp: int
     pending: int
     size: int
+    checksum: int | None = None
 
 
 class PullRequested(StreamFact, frozen=True, kw_only=True):
@@ -118,11 +120,12 @@ class NatsPublish(Fact, frozen=True, kw_only=True):
 
 
 class PublishStored(StreamFact, frozen=True, kw_only=True):
-    """A PubAck came."""
+    """A PubAck came. ``checksum`` of the payload that was published, None if another one may be stored."""
 
     seq: int
     duplicate: bool
     requested_at: Place
+    checksum: int | None = None
 
 
 class AssetChanged(StreamFact, frozen=True, kw_only=True):

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from plumbline.monitors.facts import Fact
 from plumbline.monitors.monitor import Monitor, MonitorScope
 from plumbline.monitors.nats import facts
-from plumbline.monitors.observation import Side, Violation
+from plumbline.monitors.observation import Place, Side, Violation
 from plumbline.monitors.ranges import Ranges
+
+MOST_STEPS = 2_000  # acknowledgements that are remembered: a publish that waits for longer is not judged
+MOST_CHECKSUMS = 20_000  # of sequences; the oldest are forgotten
 
 
 class StreamSequencesState(Struct):
@@ -45,3 +49,103 @@ class StreamSequenceIsGivenOnce(Monitor):
                 fact.requested_at,
             )
         given.add(fact.seq)
+
+
+class StreamOrderState(Struct):
+    """Acknowledgements with a sequence above all before them, in the order of time, in ns: ``at``, ``seqs``
+    and ``places``. ``assigned``: all sequences of PubAcks. ``changed_at``: of the last request that changes
+    the stream."""
+
+    at: list[int] = []
+    seqs: list[int] = []
+    places: list[Place] = []
+    assigned: Ranges = field(default_factory=Ranges)
+    changed_at: int = -1
+
+
+class StreamOrder(Monitor):
+    """A message that is sent after an acknowledgement gets a higher sequence."""
+
+    rule = "stream-order"
+    title = "A message that is sent after the PubAck of another one has a higher stream sequence."
+    requirements = ("JS-PUB-001",)
+    source = 'docs.nats.io, "JetStream", Streams: sequence numbers rise monotonically; ADR-1, "PubAck"'
+    side = Side.SERVER
+    scope = MonitorScope.STREAM
+    State = StreamOrderState
+    state: StreamOrderState
+
+    def observe(self, fact: Fact) -> Iterator[Violation]:
+        state = self.state
+        if isinstance(fact, facts.AssetChanged) and fact.consumer is None:
+            self.state = StreamOrderState(changed_at=fact.place.at)
+        if not isinstance(fact, facts.PublishStored) or fact.requested_at.at <= state.changed_at:
+            return
+        if fact.duplicate or fact.seq in state.assigned:  # see StreamSequenceIsGivenOnce
+            return
+        state.assigned.add(fact.seq)
+        before = bisect_left(state.at, fact.requested_at.at) - 1
+        if before >= 0 and fact.seq < state.seqs[before]:
+            earlier = state.places[before]
+            yield self.violation(
+                f"a sequence above {state.seqs[before]}, whose PubAck came before the message was sent",
+                f"{fact.stream} answers sequence {fact.seq}",
+                fact.place,
+                fact.requested_at,
+                earlier,
+                certain=earlier.connection == fact.place.connection,
+            )
+        if not state.seqs or fact.seq > state.seqs[-1]:
+            self._remember(fact)
+
+    def _remember(self, fact: facts.PublishStored) -> None:
+        state = self.state
+        at = max(fact.place.at, state.at[-1]) if state.at else fact.place.at  # two clocks may differ
+        state.at.append(at)
+        state.seqs.append(fact.seq)
+        state.places.append(fact.place)
+        if len(state.at) > 2 * MOST_STEPS:
+            del state.at[:MOST_STEPS], state.seqs[:MOST_STEPS], state.places[:MOST_STEPS]
+
+
+class StoredPayloadsState(Struct):
+    """``known``: by sequence the checksum of the payload, where it was seen first, and whether its PubAck
+    came."""
+
+    known: dict[int, tuple[int, Place, bool]] = {}
+
+
+class OnePayload(Monitor):
+    """A sequence is one message, for its publisher and in each delivery."""
+
+    rule = "one-payload"
+    title = "A message is delivered, each time and to each consumer, with the payload that was published."
+    requirements = ("JS-PUB-001", "JS-ACK-004")
+    source = 'docs.nats.io, "JetStream", Streams; ADR-15, "JS Ack"'
+    side = Side.SERVER
+    scope = MonitorScope.STREAM
+    State = StoredPayloadsState
+    state: StoredPayloadsState
+
+    def observe(self, fact: Fact) -> Iterator[Violation]:
+        known = self.state.known
+        if isinstance(fact, facts.AssetChanged) and fact.consumer is None:
+            known.clear()
+        if not isinstance(fact, (facts.PublishStored, facts.JetStreamDelivery)) or fact.checksum is None:
+            return
+        is_ack = isinstance(fact, facts.PublishStored)
+        seq = fact.seq if isinstance(fact, facts.PublishStored) else fact.stream_seq
+        checksum, place, is_acknowledged = known.get(seq, (fact.checksum, fact.place, False))
+        if is_ack and is_acknowledged:  # see StreamSequenceIsGivenOnce
+            return
+        known[seq] = checksum, place, is_acknowledged or is_ack
+        if checksum != fact.checksum:
+            yield self.violation(
+                "the payload that it had before",
+                f"stream sequence {seq} of {fact.stream} has another payload",
+                fact.place,
+                place,
+                certain=place.connection == fact.place.connection,
+            )
+        if len(known) > MOST_CHECKSUMS:
+            del known[next(iter(known))]

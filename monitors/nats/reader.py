@@ -9,7 +9,9 @@ Sources: docs.nats.io, "Client Protocol"; ADR-13, "Pull Subscribe internals"; AD
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
+from zlib import crc32
 
 from msgspec import Struct
 
@@ -22,6 +24,7 @@ from plumbline.wire.json_text import json_object
 from plumbline.wire.nats import jetstream
 from plumbline.wire.nats.subjects import covers
 
+BATCH_ID, COUNTER_INCREMENT, MESSAGE_SIZE = "Nats-Batch-Id", "Nats-Incr", "Nats-Msg-Size"
 # Requests that were never answered are forgotten, the oldest first.
 MAX_REQUESTS = 10_000
 # STREAM.* and CONSUMER.* verbs after which sequences, counts or acknowledgements may start again.
@@ -40,12 +43,14 @@ class _PendingAck(Struct, frozen=True, tag="ack"):
 
 class _PendingPublish(Struct, frozen=True, tag="publish"):
     place: Place
+    checksum: int | None
 
 
 class ReaderState(Struct):
-    """``subjects``: of each live sid. ``pending_replies``: by reply subject, what an answer to it would
-    answer."""
+    """``domain``: of JetStream, as INFO has it. ``subjects``: of each live sid. ``pending_replies``: by reply
+    subject, what an answer to it would answer."""
 
+    domain: str = ""
     subjects: dict[str, str] = {}
     pull_inboxes: dict[str, int] = {}  # inbox -> requests made on it that no status ended
     pending_replies: dict[str, _PendingAck | _PendingPublish] = {}
@@ -62,6 +67,12 @@ class NatsReader:
         operation = observation.operation
         if isinstance(operation, nats.Operation) and type(operation) in _READERS:
             yield from _READERS[type(operation)](self, observation, operation)
+
+    def _info(self, seen: Observation, operation: nats.Info) -> Iterator[Fact]:
+        """Its domain is that of the API, acknowledgements and deliveries that name none."""
+        with suppress(ProtocolError):
+            self.state.domain = str(operation.fields.get("domain") or "")
+        yield from ()
 
     # -- what clients send --
 
@@ -101,7 +112,7 @@ class NatsReader:
             yield from self._request(seen, operation, subject, reply)
         else:
             if reply:
-                self._remember_request(reply, _PendingPublish(seen.place))
+                self._remember_request(reply, _PendingPublish(seen.place, _published_checksum(operation)))
             yield facts.NatsPublish(
                 **_at(seen),
                 subject=subject,
@@ -118,7 +129,8 @@ class NatsReader:
         except ProtocolError:
             return
         payload = jetstream.Ack.parse(operation.payload)
-        about: dict[str, Any] = {"stream": ack.stream, "domain": ack.domain or "", "consumer": ack.consumer}
+        domain = ack.domain or self.state.domain
+        about: dict[str, Any] = {"stream": ack.stream, "domain": domain, "consumer": ack.consumer}
         sequences: dict[str, Any] = {"stream_seq": ack.stream_seq, "consumer_seq": ack.consumer_seq}
         yield facts.JetStreamAck(
             **_at(seen), **about, **sequences, delivered=ack.delivered, kind=payload.kind.value, reply=reply
@@ -132,14 +144,14 @@ class NatsReader:
             return
         request = _pull_request(payload.argument)
         if request is not None:
-            yield self._pulled(seen, ack.stream, ack.consumer, ack.domain or "", reply, request)
+            yield self._pulled(seen, ack.stream, ack.consumer, domain, reply, request)
 
     def _request(
         self, seen: Observation, operation: nats.Payload, subject: str, reply: str
     ) -> Iterator[Fact]:
         """A request to the API: ``$JS.API.<verb>...`` or ``$JS.<domain>.API.<verb>...``."""
         tokens = subject.split(".")
-        domain, tokens = ("", tokens[2:]) if tokens[1] == "API" else (tokens[1], tokens[3:])
+        domain, tokens = (self.state.domain, tokens[2:]) if tokens[1] == "API" else (tokens[1], tokens[3:])
         if tokens[:3] == ["CONSUMER", "MSG", "NEXT"] and len(tokens) == 5:
             request = _pull_request(operation.payload)
             if reply and request is not None:
@@ -184,9 +196,10 @@ class NatsReader:
         if delivery is not None:
             yield facts.JetStreamDelivery(
                 **_at(seen), sid=operation.sid, subject=operation.subject, size=_size(operation),
-                stream=delivery.stream, domain=delivery.domain or "", consumer=delivery.consumer,
-                delivered=delivery.delivered, stream_seq=delivery.stream_seq,
+                stream=delivery.stream, domain=delivery.domain or self.state.domain,
+                consumer=delivery.consumer, delivered=delivery.delivered, stream_seq=delivery.stream_seq,
                 consumer_seq=delivery.consumer_seq, timestamp=delivery.timestamp, pending=delivery.pending,
+                checksum=_delivered_checksum(operation),
             )  # fmt: skip
         elif status is not None and operation.subject in self.state.pull_inboxes:
             yield self._pull_status(seen, operation, status, pending)
@@ -225,12 +238,14 @@ class NatsReader:
         if refused is not None:
             return
         yield facts.PublishStored(
-            **_at(seen), stream=ack.stream, domain=ack.domain, seq=ack.seq, duplicate=ack.duplicate,
-            requested_at=request.place,
+            **_at(seen), stream=ack.stream, domain=ack.domain or self.state.domain, seq=ack.seq,
+            duplicate=ack.duplicate, requested_at=request.place,
+            checksum=None if ack.duplicate or ack.batch or ack.val else request.checksum,
         )  # fmt: skip
 
 
 _READERS: dict[type[nats.Operation], Callable[[NatsReader, Observation, Any], Iterator[Fact]]] = {
+    nats.Info: NatsReader._info,
     nats.Connect: NatsReader._connect,
     nats.Ping: NatsReader._ping,
     nats.Pong: NatsReader._pong,
@@ -280,6 +295,20 @@ def _status(operation: nats.Payload) -> tuple[Any, int | None]:
 def _message_id(operation: nats.Payload) -> str:
     headers = _headers(operation)
     return "" if headers is None else headers.get("Nats-Msg-Id") or ""
+
+
+def _published_checksum(operation: nats.Payload) -> int | None:
+    """None if the stream may store another payload: a counter (ADR-49), a batch (ADR-50)."""
+    headers = _headers(operation)
+    if headers is not None and (headers.get(COUNTER_INCREMENT) or headers.get(BATCH_ID)):
+        return None
+    return crc32(operation.payload)
+
+
+def _delivered_checksum(operation: nats.Payload) -> int | None:
+    """None if the consumer leaves payloads out (headers_only)."""
+    headers = _headers(operation)
+    return None if headers is not None and headers.get(MESSAGE_SIZE) else crc32(operation.payload)
 
 
 def _pull_request(body: bytes) -> jetstream.PullRequest | None:

@@ -7,6 +7,7 @@ import pickle
 import pytest
 
 from plumbline.monitors import MONITORS, MonitorRunner, MonitorScope, Observation, Violation
+from plumbline.monitors.nats import publishes
 from plumbline.wire import nats
 
 WHOLE = 'a> CONNECT {"lang":"python3","version":"2.10.0"}\n'
@@ -167,6 +168,87 @@ def test_stream_sequence_is_unique() -> None:
     refused = 'a> PUB x r | m\na< MSG r 1 | {"error":{"code":400,"err_code":10071},"stream":"S","seq":0}\n'
     assert rules(one + refused + refused) == []
     assert rules(one + "a> PUB $JS.API.STREAM.DELETE.S in |\n" + one) == []
+
+
+def _acked(connection: str, seq: int, more: str = "") -> str:
+    """A publish and its PubAck."""
+    answer = f'{{"stream":"S","seq":{seq}{more}}}'
+    return f"{connection}> PUB x r{seq} | m{seq}\n{connection}< MSG r{seq} 1 | {answer}\n"
+
+
+def test_what_is_sent_after_a_puback_has_a_higher_sequence() -> None:
+    assert rules(_acked("a", 7) + _acked("a", 5)) == [("stream-order", True)]
+    assert rules(_acked("a", 7) + _acked("b", 5)) == [("stream-order", False)]
+    assert rules(_acked("a", 7) + _acked("a", 9) + _acked("a", 8)) == [("stream-order", True)]
+    assert rules(_acked("a", 7) + _acked("a", 9)) == []
+
+
+def test_publishes_that_overlap_may_have_any_order() -> None:
+    sent = "a> PUB x r1 | 1\na> PUB x r2 | 2\n"
+    assert rules(sent + 'a< MSG r2 1 | {"stream":"S","seq":1}\na< MSG r1 1 | {"stream":"S","seq":2}') == []
+    assert rules(sent + 'a< MSG r2 1 | {"stream":"S","seq":2}\na< MSG r1 1 | {"stream":"S","seq":1}') == []
+
+
+def test_a_duplicate_has_its_old_sequence() -> None:
+    assert rules(_acked("a", 7) + _acked("a", 9) + _acked("a", 7, ',"duplicate":true')) == []
+
+
+def test_a_stream_that_is_made_again_counts_from_1() -> None:
+    made = "b> PUB $JS.API.STREAM.CREATE.S in |\n"
+    assert rules(_acked("a", 7) + made + _acked("a", 1)) == []
+    between = "a> PUB x r | m\n" + made + 'a< MSG r 1 | {"stream":"S","seq":8}\n'
+    assert rules(_acked("a", 7) + between + _acked("a", 1)) == []
+
+
+def test_a_stream_that_is_made_again_on_a_server_with_a_domain() -> None:
+    info = 'a< INFO {"domain":"hub"}\n'
+    one, two = (_acked("a", seq, ',"domain":"hub"') for seq in (7, 1))
+    assert rules(info + one + "a> PUB $JS.API.STREAM.CREATE.S in |\n" + two) == []
+    assert rules(info + one + "a> PUB $JS.leaf.API.STREAM.CREATE.S in |\n" + two) == [("stream-order", True)]
+
+
+def test_few_acknowledgements_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(publishes, "MOST_STEPS", 5)
+    monkeypatch.setattr(publishes, "MOST_CHECKSUMS", 5)
+    watch = MonitorRunner()
+    for seen in observations("".join(_acked("a", seq) for seq in range(1, 101))):
+        assert not list(watch.observe(seen))
+    states = [monitor.state for monitor in watch.monitors.values()]
+    assert max(len(state.seqs) for state in states if isinstance(state, publishes.StreamOrderState)) <= 10
+    assert max(len(state.known) for state in states if isinstance(state, publishes.StoredPayloadsState)) == 5
+
+
+def _delivered(connection: str, payload: str, head: str = "MSG") -> str:
+    return f"{connection}> SUB x 1\n{connection}< {head} x 1 {ack(1, 7, 1)} | {payload}\n"
+
+
+def test_a_message_is_delivered_with_its_payload() -> None:
+    assert rules(_acked("a", 7) + _delivered("a", "m7")) == []
+    assert rules(_acked("a", 7) + _delivered("a", "m8")) == [("one-payload", True)]
+    assert rules(_acked("a", 7) + _delivered("b", "m8")) == [("one-payload", False)]
+    assert rules(_delivered("a", "m7") + _delivered("b", "m8").replace("S.C.1.7.1", "S.D.1.7.1")) == [
+        ("one-payload", False)
+    ]
+
+
+@pytest.mark.parametrize(
+    "publish",
+    [
+        "a> HPUB x r7 | NATS/1.0\\r\\nNats-Incr: 1\\r\\n\\r\\n\n"
+        'a< MSG r7 1 | {"stream":"S","seq":7,"val":"3"}\n',
+        'a> HPUB x r7 | NATS/1.0\\r\\nNats-Batch-Id: b\\r\\n\\r\\n\na< MSG r7 1 | {"stream":"S","seq":7}\n',
+        'a> PUB x r7 | m8\na< MSG r7 1 | {"stream":"S","seq":7,"duplicate":true}\n',
+        "a> PUB x r7 | m8\na< MSG r7 1 | {}\n",
+    ],
+    ids=["counter", "batch", "duplicate", "service"],
+)
+def test_what_stores_another_payload_is_no_violation(publish: str) -> None:
+    assert rules(publish + _delivered("a", "m7")) == []
+
+
+def test_headers_only_leave_the_payload_out() -> None:
+    without = _delivered("a", "NATS/1.0\\r\\nNats-Msg-Size: 2\\r\\n\\r\\n", "HMSG")
+    assert rules(_acked("a", 7) + without) == []
 
 
 def test_unreadable_operations_give_no_facts() -> None:

@@ -27,6 +27,8 @@ TWINS = {
     "delivery-count": "redelivery-counts-as-the-first",
     "nothing-after-the-end": "ack-is-ignored",
     "stream-sequence": "pub-duplicate-is-not-told",
+    "stream-order": "pub-puback-has-the-seq-of-a-neighbour",
+    "one-payload": "pub-duplicate-replaces-the-payload",
 }
 
 
@@ -57,7 +59,7 @@ async def pulls(client: Client) -> None:
     for number in range(3):
         for subject in ("day.kept", "day.other"):
             await jetstream.publish(subject, b"x", headers={"Nats-Msg-Id": f"{subject}{number}"})
-    await jetstream.publish("day.kept", b"x", headers={"Nats-Msg-Id": "day.kept0"})
+    await jetstream.publish("day.kept", b"of a duplicate", headers={"Nats-Msg-Id": "day.kept0"})
     await jetstream.add_consumer(
         "DAY", ConsumerConfig(durable_name="C", ack_wait=0.3, filter_subject="day.kept", max_ack_pending=3)
     )

@@ -174,11 +174,37 @@ def sequence_given_twice(names: Names) -> Iterator[Step]:
     number = names.new()
     sid, inbox = str(number), f"_INBOX.{number}"
     yield client_sends(nats.Sub.make(f"{inbox}.*", sid))
-    for request, sequence in enumerate((7, 8, 7)):
+    for request, sequence in enumerate((7, 7)):
         yield client_sends(nats.Pub.make("orders.new", b"m", f"{inbox}.{request}"))
         answer = b'{"stream":"P%d","seq":%d}' % (number, sequence)
         step = server_sends(nats.Msg.make(f"{inbox}.{request}", sid, answer))
-        yield wrong(step) if request == 2 else step
+        yield wrong(step) if request == 1 else step
+
+
+def _stored(consumer: Consumer, seq: int, payload: bytes = b"m") -> tuple[Step, Step]:
+    reply = f"{consumer.inbox}.s{seq}"
+    answer = b'{"stream":"%s","seq":%d}' % (consumer.stream.encode(), seq)
+    return (
+        client_sends(nats.Pub.make("orders.new", payload, reply)),
+        server_sends(nats.Msg.make(reply, consumer.sid, answer)),
+    )
+
+
+def sequence_falls(names: Names) -> Iterator[Step]:
+    consumer = Consumer(names)
+    yield consumer.subscribe()
+    yield from _stored(consumer, 8)
+    publish, answer = _stored(consumer, 7)
+    yield publish
+    yield wrong(answer)
+
+
+def payload_changes(names: Names) -> Iterator[Step]:
+    consumer = Consumer(names)
+    yield consumer.subscribe()
+    yield from _stored(consumer, 1, b"as it was published")
+    yield consumer.pull(1, 9)
+    yield wrong(consumer.deliver(1, 1, payload=b"as it was not"))
 
 
 NATS: tuple[tuple[str, Episode], ...] = (
@@ -195,4 +221,6 @@ NATS: tuple[tuple[str, Episode], ...] = (
     ("one-acknowledgement", ack_twice),
     ("one-acknowledgement", nak_then_ack),
     ("stream-sequence", sequence_given_twice),
+    ("stream-order", sequence_falls),
+    ("one-payload", payload_changes),
 )

@@ -37,6 +37,15 @@ def pub_puback_names_no_stream(self: Stream) -> None:
     self.puback = self.puback.replace(self.config.name.encode(), b"")
 
 
+@method_defect(Stream.accept, "JS-PUB-001")
+def pub_puback_has_the_seq_of_a_neighbour(
+    self: Stream, subject: bytes, header_block: bytes, payload: bytes, now: int
+) -> tuple[StoredMessage | None, bytes]:
+    """The PubAcks of the first and second message are swapped, of the third and fourth, and so on."""
+    message, answer = Stream.accept(self, subject, header_block, payload, now)
+    return message, re.sub(rb'"seq":(\d+)', lambda seq: b'"seq":%d' % (((int(seq[1]) - 1) ^ 1) + 1), answer)
+
+
 def _alter_answers(broker: Broker, answer: Callable[[Publish, bytes, bytes], int]) -> None:
     """The answers of streams to publishers are changed; ``answer`` gets the means, subject and bytes."""
     host = jetstream_of(broker).host
