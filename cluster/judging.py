@@ -39,6 +39,7 @@ class ClusterRule(StrEnum):
     CONSUMER_AVAILABLE = "consumer-available"
     COMPARE_AND_SET = "compare-and-set"
     LAST_VALUE = "last-value"
+    WATCH = "watch"
     REMOVED = "removed"
 
 

@@ -24,7 +24,7 @@ BY_POWER_LOSS = frozenset(
     {
         ClusterRule.LOST, ClusterRule.PLACE, ClusterRule.ONE_MESSAGE, ClusterRule.DUPLICATED,
         ClusterRule.ORDER, ClusterRule.STALE_READ, ClusterRule.SETTLED, ClusterRule.FLOOR,
-        ClusterRule.LAST_VALUE, ClusterRule.COMPARE_AND_SET,
+        ClusterRule.LAST_VALUE, ClusterRule.COMPARE_AND_SET, ClusterRule.WATCH,
     }
 )  # fmt: skip
 BY_POWER_LOSS_OF_MAJORITY = BY_POWER_LOSS | {ClusterRule.AVAILABLE, ClusterRule.CONSUMER_AVAILABLE}
@@ -56,6 +56,10 @@ NATS_CHECKS: Checks = {
     ClusterRule.CONSUMER_AVAILABLE: ("JS-CLUS-016", "the consumer answers and can be drained"),
     ClusterRule.COMPARE_AND_SET: ("JS-CLUS-017", "the last revision of the key is the expected one"),
     ClusterRule.LAST_VALUE: ("JS-CLUS-018", "the last acknowledged value of a key, or a later one"),
+    ClusterRule.WATCH: (
+        "JS-CLUS-020",
+        "every update that the bucket still has, in order, as it was acknowledged",
+    ),
     ClusterRule.REMOVED: ("JS-CLUS-019", "no message that was acknowledged, on any node"),
 }
 AMQP_CHECKS: Checks = {
@@ -75,7 +79,7 @@ OF_DELIVERIES = (
     ClusterRule.REDELIVERED, ClusterRule.SETTLED, ClusterRule.DELIVERED, ClusterRule.FLOOR,
     ClusterRule.FLOOR_ABOVE, ClusterRule.CONSUMER_AVAILABLE, ClusterRule.CHANNEL_ORDER,
 )  # fmt: skip
-OF_KEYS = (ClusterRule.COMPARE_AND_SET, ClusterRule.LAST_VALUE)
+OF_KEYS = (ClusterRule.COMPARE_AND_SET, ClusterRule.LAST_VALUE, ClusterRule.WATCH)
 
 
 def catalogue() -> Catalogue:

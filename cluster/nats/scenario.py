@@ -24,6 +24,7 @@ from plumbline.cluster.nats.consumers.workload import (
 from plumbline.cluster.nats.history import ClusterHistory, NodeLog
 from plumbline.cluster.nats.judging import judge
 from plumbline.cluster.nats.keys.history import KeyHistory
+from plumbline.cluster.nats.keys.watching import WATCHERS, KeyWatcher
 from plumbline.cluster.nats.keys.workload import WRITERS, KeyProcesses, KeyWriter, read_keys
 from plumbline.cluster.nats.nodes import RelayedCluster, TracedNatsServer, UserStreams
 from plumbline.cluster.nats.reading import OwnCopy, Requests, read_copy, unready
@@ -45,7 +46,7 @@ DUPLICATE_WINDOW_NS = 3600 * SECOND
 
 
 class StreamScenario:
-    """Publishes to one stream, which a pull consumer reads, and updates keys of a bucket."""
+    """Publishes to one stream, which a pull consumer reads; updates and watches keys of a bucket."""
 
     impossible: ClassVar[frozenset[FaultType]] = frozenset()
 
@@ -59,6 +60,7 @@ class StreamScenario:
         self.shared = StreamProcesses(options.nodes, url_of, self._stream, self._subject, options.seed)
         self._consumer = ConsumerProcesses(self.shared, self._stream, self._subject)
         self._keys = KeyProcesses(self.shared, self._stream)
+        self._watchers = [KeyWatcher(number, self._keys) for number in range(WATCHERS)]
         self._copies: Sequence[OwnCopy | None] = ()
 
     async def prepare(self) -> None:
@@ -98,6 +100,7 @@ class StreamScenario:
         return [
             *(LeaderReader(node, self.shared).run() for node in range(self._options.nodes)),
             *(PullClient(number, self._consumer).run() for number in range(CLIENTS)),
+            *(watcher.run() for watcher in self._watchers),
         ]
 
     async def step_down(self) -> str:
@@ -117,7 +120,7 @@ class StreamScenario:
         return f"no step down: {'; '.join(refused)}" if refused else "the leaders step down"
 
     def end_reading(self) -> None:
-        self.shared.reading = self._consumer.consuming = False
+        self.shared.reading = self._consumer.consuming = self._keys.watching = False
 
     async def remove(self) -> None:
         requests = Requests(f"_INBOX.{self._stream}.X")
@@ -210,7 +213,8 @@ class StreamScenario:
         """Each node, once all state the same of the bucket, or after a while."""
         await self._same_copies(self._keys.stream)
         nodes = range(self._options.nodes)
-        return KeyHistory(self._keys.updates, [await read_keys(self._keys, node) for node in nodes])
+        copies = [await read_keys(self._keys, node) for node in nodes]
+        return KeyHistory(self._keys.updates, copies, [watcher.watch for watcher in self._watchers])
 
 
 async def _create(requests: Requests, name: str, config: object) -> None:

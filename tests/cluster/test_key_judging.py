@@ -4,11 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
 import pytest
 
 from plumbline.cluster.history import AttemptOutcome
 from plumbline.cluster.judging import ClusterRule
-from plumbline.cluster.nats.keys.history import KeyCopy, KeyHistory, KeyUpdate
+from plumbline.cluster.nats.keys.history import (
+    HISTORY,
+    KeyCopy,
+    KeyHistory,
+    KeyUpdate,
+    KeyWatch,
+    WatchedUpdate,
+)
 from plumbline.cluster.nats.keys.judging import OF_KEYS, findings, undecided
 
 OK, FAILED, UNKNOWN = AttemptOutcome.OK, AttemptOutcome.FAILED, AttemptOutcome.INDETERMINATE
@@ -24,6 +32,17 @@ def update(
 def history(updates: Sequence[KeyUpdate], *copies: dict[str, tuple[int, str]]) -> KeyHistory:
     written = copies if len(copies) == 3 else copies * 3
     return KeyHistory(list(updates), [KeyCopy(node, keys) for node, keys in enumerate(written)])
+
+
+def watched(updates: Sequence[KeyUpdate], *seen: tuple[int, str] | tuple[int, str, int]) -> KeyHistory:
+    """One watch: revision, value, and the number of the consumer if it is not the first. Each came long after
+    all updates."""
+    rows = [
+        WatchedUpdate("k", one[1], one[0], one[2] if len(one) > 2 else 1, 100 + at)
+        for at, one in enumerate(seen)
+    ]
+    last = max((one.revision, one.value) for one in updates)
+    return KeyHistory(list(updates), history([], {"k": last}).copies, [KeyWatch(rows)])
 
 
 A, B, C = update("a", 0, 1), update("b", 1, 3), update("c", 3, 4)
@@ -51,10 +70,31 @@ VIOLATIONS = {
     "the value before on one node": (ClusterRule.LAST_VALUE, history([A, B, C], LAST, LAST, {"k": (3, "b")})),
     "the value before on all": (ClusterRule.LAST_VALUE, history([A, B, C], {"k": (3, "b")})),
     "no value": (ClusterRule.LAST_VALUE, history([A, B, C], LAST, {}, LAST)),
+    "a watch without the first": (ClusterRule.WATCH, watched([A, B, C], (3, "b"), (4, "c"))),
+    "a watch without one between": (ClusterRule.WATCH, watched([A, B, C], (1, "a"), (4, "c"))),
+    "a watch without the last": (ClusterRule.WATCH, watched([A, B, C], (1, "a"), (3, "b"))),
+    "a watch of another value": (ClusterRule.WATCH, watched([A, B, C], (1, "a"), (3, "x"), (4, "c"))),
+    "a watch that goes back": (
+        ClusterRule.WATCH,
+        watched([A, B, C], (1, "a"), (3, "b"), (1, "a"), (4, "c")),
+    ),
+    "a watch that gets one twice": (
+        ClusterRule.WATCH,
+        watched([A, B, C], (1, "a"), (3, "b"), (3, "b"), (4, "c")),
+    ),
     "another value": (ClusterRule.LAST_VALUE, history([A, B, C], LAST, LAST, {"k": (4, "b")})),
 }
 
+MANY = [A, *(update(f"v{number}", number, number + 1) for number in range(1, HISTORY + 1))]
 NEAR_MISSES = {
+    "a watch of all": watched([A, B, C], (1, "a"), (3, "b"), (4, "c")),
+    "a watch of one without an answer": watched(
+        [A, B, C, update("x", 4)], (1, "a"), (3, "b"), (4, "c"), (5, "x")
+    ),
+    "a second consumer begins on a node that is behind": watched(
+        [A, B, C], (1, "a"), (3, "b"), (3, "b", 2), (4, "c", 2)
+    ),
+    "a value that the bucket does not keep": watched(MANY, *((one.revision, one.value) for one in MANY[1:])),
     "one after another": history([A, B, C], LAST),
     "a refusal": history([A, update("x", 0, outcome=FAILED), B, C], LAST),
     "without an answer and not stored": history([A, B, update("x", 3), C], LAST),
@@ -106,4 +146,26 @@ def test_a_node_that_was_not_read_decides_nothing_about_its_values() -> None:
 def test_rules_without_evidence_are_not_decided() -> None:
     assert set(undecided(None)) == set(OF_KEYS)
     assert set(undecided(history([update("x", 0)], {}))) == set(OF_KEYS)
-    assert undecided(history([A], {"k": (1, "a")})) == {}
+    assert set(undecided(history([A], {"k": (1, "a")}))) == {ClusterRule.WATCH}
+    assert undecided(watched([A], (1, "a"))) == {}
+
+
+def test_a_value_that_the_bucket_still_keeps_has_to_come() -> None:
+    kept = MANY[:-1]
+    assert rules(watched(kept, *((one.revision, one.value) for one in kept[1:]))) == {ClusterRule.WATCH}
+
+
+def test_a_value_that_was_replaced_later_had_to_come_before() -> None:
+    """64 newer values explain it only if they are older than what came without it."""
+    late = [msgspec.structs.replace(one, invoked=1000) for one in MANY[2:]]
+    judged = watched([*MANY[:2], *late], (2, "v1"), *((one.revision, one.value) for one in late))
+    assert [finding.sequence for finding in findings(judged)] == [1]
+
+
+def test_a_watch_that_could_not_go_on_lacks_nothing_at_its_end() -> None:
+    judged = watched([A, B, C], (1, "a"))
+    judged.watches[0].problem = "its consumer could not be made again"
+    assert rules(judged) == set()
+    assert "could not be made again" in undecided(judged)[ClusterRule.WATCH]
+    judged.watches[0].updates.append(WatchedUpdate("k", "c", 4, 2, 200))
+    assert rules(judged) == {ClusterRule.WATCH}

@@ -11,6 +11,7 @@ from plumbline.cluster.plan import FaultType
 from plumbline.cluster.result import ClusterResult, conclude
 from plumbline.cluster.run import ClusterRun, FaultTimes
 from plumbline.cluster.scenario import ClusterOptions
+from plumbline.cluster.verdicts import NATS_CHECKS, OF_REMOVAL
 from plumbline.wire.units import SECOND
 from tests.cluster.simulated.cluster import SimulatedCluster
 from tests.cluster.simulated.nodes import SimulatedDefect
@@ -47,7 +48,7 @@ def test_the_page_has_bars_faults_leaders_and_verdicts() -> None:
     assert seen.tags.count("svg") == 1
     assert seen.tags.count("rect") > 50
     assert seen.tags.count("line") == 1
-    assert seen.tags.count("tr") == 18
+    assert seen.tags.count("tr") == len(NATS_CHECKS) - len(OF_REMOVAL)
     assert "kill one: node 2; recovery 1.0 s" in seen.text
     assert "<n1>" in seen.text
     assert "plumbline cluster a&b" in seen.text

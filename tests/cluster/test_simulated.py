@@ -38,6 +38,7 @@ EXPECTED = {
     SimulatedDefect.COMPARES_WITH_COMMITTED: ClusterRule.COMPARE_AND_SET,
     SimulatedDefect.COMPARES_NOT_AFTER_CHANGE: ClusterRule.COMPARE_AND_SET,
     SimulatedDefect.OLD_VALUES: ClusterRule.LAST_VALUE,
+    SimulatedDefect.WATCH_SKIPS: ClusterRule.WATCH,
     SimulatedDefect.KEEPS_ACKNOWLEDGED: ClusterRule.REMOVED,
     SimulatedDefect.REMOVES_DELIVERED: ClusterRule.LOST,
 }

@@ -8,6 +8,8 @@ from msgspec import Struct
 
 from plumbline.cluster.history import AttemptOutcome
 
+HISTORY = 64  # values of a key; the most that a bucket keeps
+
 
 class KeyUpdate(Struct):
     """One update of ``key``, on condition that its last revision is ``expected``. ``value`` is unique."""
@@ -32,11 +34,36 @@ class KeyCopy(Struct, frozen=True):
     problem: str = ""
 
 
+class WatchedUpdate(Struct, frozen=True):
+    """One message of a watch. ``consumer`` counts the consumers of the watch, each of which was made after
+    the last revision that was seen."""
+
+    key: str
+    value: str
+    revision: int
+    consumer: int
+    at: int
+
+
+class KeyWatch(Struct):
+    """What one client that watches the bucket got, in its order. ``problem``: why it may lack the last
+    updates."""
+
+    updates: list[WatchedUpdate]
+    problem: str = ""
+
+    @property
+    def last(self) -> int:
+        """The highest revision so far."""
+        return self.updates[-1].revision if self.updates else 0
+
+
 class KeyHistory(Struct, frozen=True):
     """One bucket in one run."""
 
     updates: list[KeyUpdate]
     copies: list[KeyCopy]
+    watches: list[KeyWatch] = []
 
     def of_value(self, value: str) -> KeyUpdate | None:
         """The update to this value."""

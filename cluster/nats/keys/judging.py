@@ -2,17 +2,21 @@
 
 A successful update states its revision, and what revision it replaced. So it covers the revisions between,
 and those of two updates of one key do not overlap.
-Sources: see the requirements ``JS-CLUS-017`` and ``JS-CLUS-018``.
+Sources: see the requirements ``JS-CLUS-017``, ``JS-CLUS-018`` and ``JS-CLUS-020``.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator
+from itertools import accumulate
 
 from plumbline.cluster.history import AttemptOutcome
 from plumbline.cluster.judging import ClusterRule, Finding
-from plumbline.cluster.nats.keys.history import KeyHistory, KeyUpdate
+from plumbline.cluster.nats.keys.history import HISTORY, KeyHistory, KeyUpdate, KeyWatch, WatchedUpdate
+
+_END = 1 << 63  # later than all
 
 
 def findings(history: KeyHistory) -> Iterator[Finding]:
@@ -20,6 +24,8 @@ def findings(history: KeyHistory) -> Iterator[Finding]:
     placed = _placed(history)
     yield from _compare_and_set(placed)
     yield from _last_value(history, placed)
+    for number, watch in enumerate(history.watches, 1):
+        yield from _watched(f"watch {number}", watch, history)
 
 
 _Placed = dict[str, list[tuple[int, KeyUpdate]]]  # key -> revision and update, in order
@@ -75,7 +81,57 @@ def _last_value(history: KeyHistory, placed: _Placed) -> Iterator[Finding]:
                 yield Finding(ClusterRule.LAST_VALUE, text, one.value, copy.node, revision, one.completed)
 
 
-OF_KEYS = (ClusterRule.COMPARE_AND_SET, ClusterRule.LAST_VALUE)
+def _watched(name: str, watch: KeyWatch, history: KeyHistory) -> Iterator[Finding]:
+    """It got another value than the one that was acknowledged, an older revision after a newer one, or not
+    one that the bucket still had."""
+    acknowledged = {one.revision: one for one in history.updates if one.outcome is AttemptOutcome.OK}
+    before: WatchedUpdate | None = None
+    for seen in watch.updates:
+        one = acknowledged.get(seen.revision)
+        what = f"{name} got {seen.value} as revision {seen.revision}"
+        if one is not None and one.value != seen.value:
+            yield _of_watch(
+                f"{what}, and {one.value} was acknowledged as it", seen.value, seen.revision, seen.at
+            )
+        if before is not None and before.consumer == seen.consumer and seen.revision <= before.revision:
+            yield _of_watch(f"{what} after revision {before.revision}", seen.value, seen.revision, seen.at)
+        before = seen
+    came = {seen.revision for seen in watch.updates}
+    highest = list(accumulate((seen.revision for seen in watch.updates), max))
+    for revision, one in sorted(acknowledged.items()):
+        if revision in came:
+            continue
+        after = bisect_right(highest, revision)
+        if after < len(highest):
+            seen = watch.updates[after]
+            why, until = f"it got revision {seen.revision} without it", seen.at
+        elif watch.problem:
+            continue
+        else:
+            why, until = "it did not come after the faults had ended", _END
+        if _newer(history, one, until) < HISTORY:
+            text = f"{name} did not get {one.value}, acknowledged as revision {revision} of {one.key}: {why}"
+            yield _of_watch(text, one.value, revision, one.completed)
+
+
+def _newer(history: KeyHistory, update: KeyUpdate, until: int) -> int:
+    """How many values of its key may be stored after it. With as many as a bucket keeps, it is gone. Without
+    an answer, only an update that expected this revision or a later one can be."""
+    later = (
+        one.revision > update.revision
+        if one.outcome is AttemptOutcome.OK
+        else one.expected >= update.revision
+        for one in history.updates
+        if one.key == update.key and one.invoked < until and one.outcome is not AttemptOutcome.FAILED
+    )
+    return sum(later)
+
+
+def _of_watch(text: str, value: str, revision: int, at: int) -> Finding:
+    return Finding(ClusterRule.WATCH, text, value, None, revision, at)
+
+
+OF_KEYS = (ClusterRule.COMPARE_AND_SET, ClusterRule.LAST_VALUE, ClusterRule.WATCH)
 
 
 def undecided(history: KeyHistory | None) -> dict[ClusterRule, str]:
@@ -84,11 +140,16 @@ def undecided(history: KeyHistory | None) -> dict[ClusterRule, str]:
         return dict.fromkeys(OF_KEYS, "no key was updated")
     if not any(one.outcome is AttemptOutcome.OK for one in history.updates):
         return dict.fromkeys(OF_KEYS, "no update of a key was acknowledged")
+    missing: dict[ClusterRule, str] = {}
+    if not any(watch.updates for watch in history.watches):
+        missing[ClusterRule.WATCH] = "no watch got an update"
+    elif problems := [watch.problem for watch in history.watches if watch.problem]:
+        missing[ClusterRule.WATCH] = f"not every watch could go on: {problems[0]}"
     unread = [f"node {copy.node + 1}: {copy.problem}" for copy in history.copies if copy.problem]
     if unread or not history.copies:
         why = f"not every node could be asked for the keys ({'; '.join(unread)})"
-        return {ClusterRule.LAST_VALUE: why}
-    return {}
+        missing[ClusterRule.LAST_VALUE] = why
+    return missing
 
 
 def _finding(text: str, one: KeyUpdate, revision: int) -> Finding:

@@ -14,7 +14,7 @@ from random import Random
 from plumbline.cluster.history import AttemptOutcome, message_text
 from plumbline.cluster.nats.answers import read_answer
 from plumbline.cluster.nats.connection import Message
-from plumbline.cluster.nats.keys.history import KeyCopy, KeyUpdate
+from plumbline.cluster.nats.keys.history import HISTORY, KeyCopy, KeyUpdate
 from plumbline.cluster.nats.reading import STATUS, Requests, number_in, status_of
 from plumbline.cluster.publishing import Processes
 from plumbline.wire.errors import ProtocolError
@@ -27,19 +27,19 @@ EVERY_S = 0.05  # each writer
 ANSWERED_WITHIN_S = 3.0
 RETRY_S = 0.2
 VALUE = "value-"  # begins each value: none is the name of a message of the stream
-HISTORY = 64  # values of a key; the most that a bucket keeps
 EXPECTED = "Nats-Expected-Last-Subject-Sequence"
 WRONG_LAST = (10071, 10164)  # err_code: "wrong last sequence"; surely not stored
 NO_RESPONDERS = b"NATS/1.0 503"
 
 
 class KeyProcesses:
-    """What the writers share."""
+    """What writers and watchers share."""
 
     def __init__(self, processes: Processes, bucket: str) -> None:
         self.processes = processes  # of the same run
         self.bucket = bucket
         self.updates: list[KeyUpdate] = []
+        self.watching = True
 
     @property
     def stream(self) -> str:

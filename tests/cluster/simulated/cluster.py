@@ -54,16 +54,19 @@ class SimulatedCluster:
             servers.step(tick)
             self._publish()
             self._keys.step()
+            self._keys.watch()
             self._consumers.step()
             self._read()
             tick += 1
         while not is_drained and tick < self._ticks + DRAINED_WITHIN:
             servers.step(tick)
             is_drained = self._consumers.drain()
+            self._keys.watch()
             self._read()
             tick += 1
         for _ in range(SETTLE):
             servers.step(tick)
+            self._keys.watch()
             tick += 1
         logs = [NodeLog(node.number, self._kept(node)) for node in servers.nodes]
         whole = len({node.committed for node in servers.nodes}) == 1

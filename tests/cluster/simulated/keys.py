@@ -1,16 +1,20 @@
-"""Keys that several writers update by compare-and-set in the simulated cluster. An update is an entry of the
-replicated log, and its place there is the revision."""
+"""Keys that several writers update by compare-and-set in the simulated cluster, and watches of them. An
+update is an entry of the replicated log, and its place there is the revision."""
 
 from __future__ import annotations
 
 from functools import partial
+from random import Random
 
 from plumbline.cluster.history import AttemptOutcome
-from plumbline.cluster.nats.keys.history import KeyCopy, KeyHistory, KeyUpdate
+from plumbline.cluster.nats.keys.history import KeyCopy, KeyHistory, KeyUpdate, KeyWatch, WatchedUpdate
 from tests.cluster.simulated.nodes import KEY, NODES, TICK_NS, Node, SimulatedDefect, SimulatedNodes
 
 WRITERS = 3
 KEYS = 2
+WATCHERS = 2
+WATCHED_AT_ONCE = 5  # entries of a log in one tick
+NOTICED = 30  # ticks without anything, after which a watch begins on another node
 
 
 class SimulatedKeys:
@@ -22,7 +26,13 @@ class SimulatedKeys:
         self._committed: list[dict[str, int]] = [{} for _ in range(NODES)]
         self._updates: list[KeyUpdate] = []
         self._revisions: list[dict[str, int]] = [{} for _ in range(WRITERS)]  # that each writer knows
+        self._watches = [SimulatedWatch(servers, number) for number in range(WATCHERS)]
         servers.on_lead.append(self._lead)
+
+    def watch(self) -> None:
+        """Each watch gets what its node has committed."""
+        for watch in self._watches:
+            watch.step()
 
     def step(self) -> None:
         """Each writer updates a key now and then, with the last revision that it knows."""
@@ -39,7 +49,8 @@ class SimulatedKeys:
 
     def history(self) -> KeyHistory:
         """What each node has at the end."""
-        return KeyHistory(self._updates, [self._copy(node) for node in self._servers.nodes])
+        copies = [self._copy(node) for node in self._servers.nodes]
+        return KeyHistory(self._updates, copies, [watch.watch for watch in self._watches])
 
     # -- servers -----------------------------------------------------------------------------
 
@@ -98,6 +109,42 @@ class SimulatedKeys:
         if self._servers.nodes[update.node].runs:
             update.outcome, update.completed = AttemptOutcome.FAILED, self._servers.now() + TICK_NS
             self._revisions[writer][update.key] = last
+
+
+class SimulatedWatch:
+    """A consumer on one node; on another one, after what it got, when that is killed or paused."""
+
+    def __init__(self, servers: SimulatedNodes, number: int) -> None:
+        self._servers = servers
+        self._random = Random(f"watch {number}")
+        self._node = number
+        self._consumer = 1
+        self._silent = 0
+        self._next = 1
+        self.watch = KeyWatch([])
+
+    def step(self) -> None:
+        """At most some entries."""
+        servers = self._servers
+        if not servers.nodes[self._node].runs:
+            self._silent += 1
+            if self._silent < NOTICED:
+                return
+            self._silent = 0
+            self._node = self._random.randrange(NODES)
+            self._consumer += 1
+            if servers.defect is SimulatedDefect.WATCH_SKIPS:
+                self._next = max(self._next, servers.nodes[self._node].committed + 1)
+            return
+        node = servers.nodes[self._node]
+        for sequence in range(self._next, min(node.committed, self._next + WATCHED_AT_ONCE) + 1):
+            entry = node.log[sequence - 1]
+            self._next = sequence + 1
+            if entry.id.startswith(KEY):
+                key, _, value = entry.id.removeprefix(KEY).partition(" ")
+                self.watch.updates.append(
+                    WatchedUpdate(key, value, sequence, self._consumer, servers.tick * TICK_NS)
+                )
 
 
 def _revisions(node: Node, upto: int) -> dict[str, int]:

@@ -52,6 +52,7 @@ class SimulatedDefect(StrEnum):
     COMPARES_NOT_AFTER_CHANGE = "a leader after the first one does not compare revisions"
     KEEPS_ACKNOWLEDGED = "a node that was killed keeps what was acknowledged and has to be removed"
     REMOVES_DELIVERED = "a message is removed when it is delivered, not when it is acknowledged"
+    WATCH_SKIPS = "a watch that begins on another node leaves out what came meanwhile"
     OLD_VALUES = "a node that was killed has the value before the last one of each key"
 
 
