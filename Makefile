@@ -11,7 +11,7 @@ BENCHES := $(basename $(notdir $(filter-out tests/bench/test_% tests/bench/__%,$
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help verify test test-all lint format mutation adequacy zoo kill bugs cluster cluster-bugs hostile fuzz fuzz-live simulate bench site picture docs \
+.PHONY: help verify test test-all lint format mutation adequacy zoo kill bugs cluster cluster-bugs hostile fuzz fuzz-live simulate large-history bench site picture docs \
 	servers lock zipapp ready quick bootstrap clean
 
 help: ## show this list
@@ -73,6 +73,9 @@ cluster-bugs: bootstrap ## known bugs of nats-server: the affected release is co
 
 simulate: bootstrap ## simulated clusters without a defect, 10000 seeds: none is convicted; ARGS="--seeds 1000"
 	@$(BIN)/python -m tests.cluster.seeds $(ARGS)
+
+large-history: bootstrap ## a history of ten million publishes, judged with Spark; ARGS="--publishes 1000000"
+	@$(BIN)/python -m tests.cluster.large_history $(ARGS)
 
 bench: bootstrap ## measure; nothing here passes or fails
 	@for name in $(BENCHES); do $(BIN)/python -m tests.bench.$$name $(ARGS) || exit 1; done

@@ -37,6 +37,7 @@ COMMANDS = (
     "replay",
     "mitm-addon",
     "judge",
+    "judge-history",
     "audit",
 )
 

@@ -86,6 +86,21 @@ class ClusterJudgement(Struct, frozen=True):
         return [finding for finding in self.findings if finding.rule is rule]
 
 
+class Unsuspected(Struct, frozen=True):
+    """Counts of a part of a history that is left out, since it breaks no rule; as in ``ClusterJudgement``."""
+
+    attempts: int = 0
+    acknowledged: int = 0
+    failed: int = 0
+    indeterminate: int = 0
+    stored: int = 0
+    recovered: int = 0
+    reads: int = 0
+
+
+NOTHING = Unsuspected()
+
+
 class Message:
     """All attempts of one message."""
 
@@ -135,25 +150,28 @@ def judgement(
     deliveries: int = 0,
     confirmed: int = 0,
     updates: int = 0,
+    others: Unsuspected = NOTHING,
 ) -> ClusterJudgement:
     """With everything counted. ``stored``: the messages that are there; ``undecided`` gets the number of
     acknowledged messages."""
     outcomes = Counter(message.outcome for message in messages.values())
+    recovered = sum(
+        one.outcome is AttemptOutcome.INDETERMINATE and name in stored for name, one in messages.items()
+    )
+    acknowledged = outcomes[AttemptOutcome.OK] + others.acknowledged
     return ClusterJudgement(
         findings=tuple(findings),
-        attempts=len(attempts),
-        acknowledged=outcomes[AttemptOutcome.OK],
-        failed=outcomes[AttemptOutcome.FAILED],
-        indeterminate=outcomes[AttemptOutcome.INDETERMINATE],
-        stored=len(stored),
-        recovered=sum(
-            one.outcome is AttemptOutcome.INDETERMINATE and name in stored for name, one in messages.items()
-        ),
-        reads=reads,
+        attempts=len(attempts) + others.attempts,
+        acknowledged=acknowledged,
+        failed=outcomes[AttemptOutcome.FAILED] + others.failed,
+        indeterminate=outcomes[AttemptOutcome.INDETERMINATE] + others.indeterminate,
+        stored=len(stored) + others.stored,
+        recovered=recovered + others.recovered,
+        reads=reads + others.reads,
         deliveries=deliveries,
         confirmed=confirmed,
         updates=updates,
-        undecided=undecided(outcomes[AttemptOutcome.OK]),
+        undecided=undecided(acknowledged),
     )
 
 

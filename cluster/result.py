@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -13,7 +13,7 @@ from plumbline.cluster.history import Retention
 from plumbline.cluster.judging import ClusterJudgement, ClusterRule, Finding
 from plumbline.cluster.plan import OF_POWER, is_power_loss_of_majority, make_plan
 from plumbline.cluster.run import ClusterRun, FaultTimes
-from plumbline.cluster.scenario import ClusterOptions
+from plumbline.cluster.scenario import ClusterOptions, RunHistory
 from plumbline.cluster.verdicts import (
     BY_POWER_LOSS,
     BY_POWER_LOSS_OF_MAJORITY,
@@ -34,6 +34,10 @@ COUNTED = {
     "confirmed": "acks of them confirmed",
     "updates": "updates of keys",
 }
+COUNTS = (
+    "attempts", "acknowledged", "failed", "indeterminate", "stored", "recovered", "reads", "deliveries",
+    "confirmed", "updates",
+)  # fmt: skip
 SHOWN = 10  # findings, and events around a loss
 MOST_FINDINGS = 10_000  # in the file
 
@@ -60,28 +64,34 @@ def conclude(
     command: str,
 ) -> ClusterResult:
     """The verdicts. Raises ``CatalogueError``."""
-    known = catalogue()
     left_out = OF_REMOVAL if options.retention is Retention.LIMITS else frozenset()
-    checks = check_results(
-        protocol,
-        run.judgement,
-        known,
-        run.timeline,
-        duration_s,
-        version,
-        _explained(protocol, options),
-        left_out,
-    )
     end = RunEnd(
         suite=suite_of(),
         target=Target(url="", server_name=server, version=version, level=version),
         started=started,
         duration_s=duration_s,
     )
-    judged = {name: known.by_id[name] for rule, (name, _) in CHECKS[protocol].items() if rule not in left_out}
-    scored = known.published(folder=REQUIREMENTS).ids & judged.keys()
-    result = conclude_for(checks, tuple(judged.values()), scored, end)
+    result = verdicts_of(protocol, run.judgement, end, run.timeline, _explained(protocol, options), left_out)
     return ClusterResult(server, version, options, run, result, command)
+
+
+def verdicts_of(
+    protocol: str,
+    judged: ClusterJudgement,
+    end: RunEnd,
+    timeline: Sequence[tuple[int, str]],
+    explained: frozenset[ClusterRule],
+    left_out: frozenset[ClusterRule],
+) -> RunResult:
+    """``timeline``, ``explained`` and ``left_out`` as ``check_results`` takes them. Raises
+    ``CatalogueError``."""
+    known = catalogue()
+    checks = check_results(
+        protocol, judged, known, timeline, end.duration_s, end.target.version, explained, left_out
+    )
+    rows = {name: known.by_id[name] for rule, (name, _) in CHECKS[protocol].items() if rule not in left_out}
+    scored = known.published(folder=REQUIREMENTS).ids & rows.keys()
+    return conclude_for(checks, tuple(rows.values()), scored, end)
 
 
 def _explained(protocol: str, options: ClusterOptions) -> frozenset[ClusterRule]:
@@ -107,20 +117,21 @@ def as_json(found: ClusterResult) -> bytes:
             "whole_after_s": run.whole_after_s,
             "faults": [_fault_json(fault) for fault in run.faults],
             "timeline": [{"at_s": at / SECOND, "event": text} for at, text in run.timeline],
-            "counts": {
-                name: getattr(judged, name)
-                for name in (
-                    "attempts", "acknowledged", "failed", "indeterminate", "stored", "recovered", "reads",
-                    "deliveries", "confirmed", "updates",
-                )
-            },
-            "findings": judged.findings[:MOST_FINDINGS],
-            "findings_in_total": len(judged.findings),
-            "summary": found.result.summary,
-            "requirements": found.result.requirements,
-            "checks": found.result.checks,
+            **judged_json(judged, found.result),
         }
-    )  # fmt: skip
+    )
+
+
+def judged_json(judged: ClusterJudgement, result: RunResult) -> dict[str, Any]:
+    """What was found, counted, and the verdicts."""
+    return {
+        "counts": {name: getattr(judged, name) for name in COUNTS},
+        "findings": judged.findings[:MOST_FINDINGS],
+        "findings_in_total": len(judged.findings),
+        "summary": result.summary,
+        "requirements": result.requirements,
+        "checks": result.checks,
+    }
 
 
 def _fault_json(fault: FaultTimes) -> dict[str, Any]:
@@ -141,19 +152,35 @@ def as_text(found: ClusterResult) -> Iterator[str]:
         yield "   begins     ends  recovery  acknowledged  fault"
         for fault in run.faults:
             yield _fault_line(fault)
+    rate = judged.acknowledged / max(run.published_s, 0.001)
     yield ""
-    yield (
-        f"{judged.acknowledged} messages acknowledged in {run.published_s:.0f} s "
-        f"({judged.acknowledged / max(run.published_s, 0.001):.0f} a second), {judged.failed} refused, "
-        f"{judged.indeterminate} without an answer ({judged.recovered} of them stored), "
-        f"{judged.stored} stored{_counted(judged)}"
-    )
+    yield counts_text(judged, f" in {run.published_s:.0f} s ({rate:.0f} a second)")
     if run.whole_after_s is None:
         yield "the nodes did not become up to date"
     else:
         yield f"all nodes up to date {run.whole_after_s:.1f} s after the last publish"
+    yield from verdict_lines(
+        found.server, found.result, judged, lambda first: exchange(run.history, first, run.zero, run.timeline)
+    )
+    yield f"again: {found.command}"
+
+
+def counts_text(judged: ClusterJudgement, time: str = "") -> str:
+    """What there was, with its number. ``time``: in which messages were acknowledged."""
+    more = "".join(f", {count} {text}" for name, text in COUNTED.items() if (count := getattr(judged, name)))
+    return (
+        f"{judged.acknowledged} messages acknowledged{time}, {judged.failed} refused, "
+        f"{judged.indeterminate} without an answer ({judged.recovered} of them stored), "
+        f"{judged.stored} stored{more}"
+    )
+
+
+def verdict_lines(
+    server: str, result: RunResult, judged: ClusterJudgement, describe: Callable[[Finding], Iterable[str]]
+) -> Iterator[str]:
+    """Each check, the first finding, and the verdict. ``describe``: the exchange of a finding."""
     yield ""
-    for check in found.result.checks:
+    for check in result.checks:
         yield f"{check.outcome.value.upper():12}  {check.requirements[0]} {check.level}  {check.title}"
         if check.message:
             yield f"{'':14}{check.message}"
@@ -162,16 +189,10 @@ def as_text(found: ClusterResult) -> Iterator[str]:
     if first is not None:
         yield ""
         yield f"first finding: {first.text}"
-        yield from (f"  {line}" for line in exchange(run, first))
+        yield from (f"  {line}" for line in describe(first))
     yield ""
-    yield f"{found.result.summary.verdict}: {found.server}"
-    yield from (f"  - {reason}" for reason in found.result.summary.reasons)
-    yield f"again: {found.command}"
-
-
-def _counted(judged: ClusterJudgement) -> str:
-    """What else there was, with its number."""
-    return "".join(f", {count} {text}" for name, text in COUNTED.items() if (count := getattr(judged, name)))
+    yield f"{result.summary.verdict}: {server}"
+    yield from (f"  - {reason}" for reason in result.summary.reasons)
 
 
 def first_loss(findings: Sequence[Finding]) -> Finding | None:
@@ -180,10 +201,12 @@ def first_loss(findings: Sequence[Finding]) -> Finding | None:
     return min(lost, key=lambda one: one.at, default=None) or next(iter(findings), None)
 
 
-def exchange(run: ClusterRun, finding: Finding) -> Iterator[str]:
-    """What was sent and answered for the message of a finding, what each node has, and events since."""
-    zero = run.zero
-    for attempt in run.history.attempts:
+def exchange(
+    history: RunHistory, finding: Finding, zero: int, timeline: Sequence[tuple[int, str]] = ()
+) -> Iterator[str]:
+    """What was sent and answered for the message of a finding, what each node has, and events since.
+    ``zero``: the time from which is counted, on the clock of the history."""
+    for attempt in history.attempts:
         if attempt.id == finding.message:
             yield f"{(attempt.invoked - zero) / SECOND:8.3f} s  > PUB {attempt.id} to node {attempt.node + 1}"
             if attempt.completed:
@@ -192,10 +215,10 @@ def exchange(run: ClusterRun, finding: Finding) -> Iterator[str]:
                 yield f"{(attempt.completed - zero) / SECOND:8.3f} s  < {answer}{more}"
             else:
                 yield f"{'':10}  no answer"
-    for place in run.history.places(finding.message, finding.sequence):
+    for place in history.places(finding.message, finding.sequence):
         yield f"{'':10}  {place}"
     at = finding.at - zero if finding.at else 0
-    after = [event for event in run.timeline if event[0] >= at]
+    after = [event for event in timeline if event[0] >= at]
     yield from (f"{when / SECOND:8.3f} s  {text}" for when, text in after[:SHOWN])
 
 

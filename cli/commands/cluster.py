@@ -19,6 +19,8 @@ from plumbline.cli.output import conceal, concealed, flush, print_line, warn
 from plumbline.cli.passwords import PasswordFile, given_passwords
 from plumbline.cluster.amqp.scenario import QueueScenario, started_queue
 from plumbline.cluster.history import Retention
+from plumbline.cluster.nats.history import ClusterHistory
+from plumbline.cluster.nats.history_files.files import make_room, write_history
 from plumbline.cluster.nats.nodes import UserStreams
 from plumbline.cluster.nats.scenario import StreamScenario, started_streams
 from plumbline.cluster.page import as_html
@@ -67,6 +69,7 @@ Examples:
   plumbline cluster --server nats-server@2.15 --faults kill,partition --rate 500 --seed 17
   plumbline cluster --server nats-server@2.15 --retention workqueue
   plumbline cluster --server rabbitmq@4.3 --rate 500
+  plumbline cluster --server nats-server@2.15 --for 10m --history history/
   plumbline cluster --server nats-server@2.15 --html cluster.html --junit cluster.xml --json cluster.json
   plumbline cluster nats://a nats://b nats://c \\
       --kill-command 'docker kill nats{node}' --start-command 'docker start nats{node}'
@@ -136,6 +139,15 @@ def cluster(
         str, typer.Option("--start-command", metavar="COMMAND", help="Starts it again.")
     ] = "",
     json: JsonFile = None,
+    history: Annotated[
+        Path | None,
+        typer.Option(
+            "--history",
+            metavar="DIR",
+            help="Write all publishes and what each node has to this folder, for 'plumbline judge-history'. "
+            "Only of a stream of nats-server with retention limits; not its consumers and keys.",
+        ),
+    ] = None,
     html: Annotated[
         Path | None, typer.Option("--html", metavar="FILE", help="Write a page with a time line.")
     ] = None,
@@ -144,6 +156,8 @@ def cluster(
     """Find lost messages and broken order of a cluster under faults."""
     if sync not in (SYNC_ALWAYS, SYNC_DEFAULT):
         raise UsageProblem(f"--sync {sync}: write {SYNC_ALWAYS} or {SYNC_DEFAULT}")
+    if history is not None:
+        make_room(history)
     for file in (json, html, junit):
         if file is not None:
             file.touch()  # whether it can be written is known before the run
@@ -164,6 +178,8 @@ def cluster(
         possible, kinds = given.possible, faults or DEFAULT_FAULTS
     if retention is not Retention.LIMITS and given.protocol != "nats":
         raise UsageProblem(f"--retention {retention}: only a stream of nats-server has it")
+    if history is not None and (given.protocol != "nats" or retention is not Retention.LIMITS):
+        raise UsageProblem("--history: only a stream of nats-server with retention limits has one")
     options = ClusterOptions(
         nodes=count,
         faults=parse_faults(kinds),
@@ -178,6 +194,8 @@ def cluster(
     found = _run(given, options, duration)
     for line in as_text(found):
         print_line(line)
+    if history is not None and isinstance(found.run.history, ClusterHistory):
+        write_history(history, found.run.history, found.server, found.version)
     if json is not None:
         json.write_text(concealed(as_json(found).decode()), "utf-8")
     if html is not None:

@@ -12,10 +12,12 @@ from collections.abc import Callable, Iterable, Iterator
 
 from plumbline.cluster.history import AttemptOutcome, Retention
 from plumbline.cluster.judging import (
+    NOTHING,
     ClusterJudgement,
     ClusterRule,
     Finding,
     Messages,
+    Unsuspected,
     available,
     judgement,
     lost,
@@ -27,8 +29,9 @@ from plumbline.cluster.nats.history import ClusterHistory, LeaderRead
 from plumbline.cluster.nats.keys import judging as keys
 
 
-def judge(history: ClusterHistory) -> ClusterJudgement:
-    """Every violation of every rule, in the order of the rules and of the log."""
+def judge(history: ClusterHistory, others: Unsuspected = NOTHING) -> ClusterJudgement:
+    """Every violation of every rule, in the order of the rules and of the log. ``others``: what is not in
+    ``history`` because it breaks no rule."""
     messages = messages_of(history.attempts)
     union: dict[int, str] = {}  # what any node has, or has had
     for log in history.logs:
@@ -51,11 +54,12 @@ def judge(history: ClusterHistory) -> ClusterJudgement:
         history.attempts,
         messages,
         set(union.values()),
-        lambda acknowledged: _undecided(history, acknowledged),
+        lambda acknowledged: _undecided(history, acknowledged, others),
         reads=len(history.reads),
         deliveries=len(deliveries),
         confirmed=sum(bool(one.confirmed) for one in deliveries),
         updates=sum(one.outcome is AttemptOutcome.OK for one in updates),
+        others=others,
     )
 
 
@@ -242,7 +246,7 @@ def _all_read(history: ClusterHistory) -> bool:
     return bool(history.logs) and all(log.complete for log in history.logs)
 
 
-def _undecided(history: ClusterHistory, acknowledged: int) -> dict[ClusterRule, str]:
+def _undecided(history: ClusterHistory, acknowledged: int, others: Unsuspected) -> dict[ClusterRule, str]:
     """Rules that had nothing to look at, and why. A rule with a finding is decided all the same."""
     missing = consumers.undecided(history.consumer) | keys.undecided(history.keys)
     if not acknowledged:
@@ -252,7 +256,7 @@ def _undecided(history: ClusterHistory, acknowledged: int) -> dict[ClusterRule, 
         )
     delivered = bool(history.consumer is not None and history.consumer.deliveries)
     is_removed = history.retention is not Retention.LIMITS and delivered
-    if not is_removed and not any(log.messages for log in history.logs):
+    if not is_removed and not others.stored and not any(log.messages for log in history.logs):
         why = "no message was read"
         of_log = (ClusterRule.PLACE, ClusterRule.DUPLICATED, ClusterRule.UNEXPECTED, ClusterRule.SAME_MESSAGE)
         missing |= dict.fromkeys((*of_log, ClusterRule.SAME_LOG), why)
@@ -264,6 +268,6 @@ def _undecided(history: ClusterHistory, acknowledged: int) -> dict[ClusterRule, 
             missing.setdefault(ClusterRule.LOST, why)
     if history.consumer is None or not any(one.confirmed for one in history.consumer.deliveries):
         missing[ClusterRule.REMOVED] = "no double ack was confirmed"
-    if not history.reads:
+    if not history.reads and not others.reads:
         missing[ClusterRule.STALE_READ] = "no read was answered"
     return missing
