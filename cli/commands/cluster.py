@@ -156,8 +156,6 @@ def cluster(
     """Find lost messages and broken order of a cluster under faults."""
     if sync not in (SYNC_ALWAYS, SYNC_DEFAULT):
         raise UsageProblem(f"--sync {sync}: write {SYNC_ALWAYS} or {SYNC_DEFAULT}")
-    if history is not None:
-        make_room(history)
     for file in (json, html, junit):
         if file is not None:
             file.touch()  # whether it can be written is known before the run
@@ -191,6 +189,8 @@ def cluster(
     )
     if impossible := sorted(set(options.faults) - possible):
         raise UsageProblem(f"--faults {kinds}: {given.name} cannot have {', '.join(impossible)}")
+    if history is not None:
+        make_room(history)
     found = _run(given, options, duration)
     for line in as_text(found):
         print_line(line)
