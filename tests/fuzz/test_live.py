@@ -36,7 +36,7 @@ def test_rules_hold_while_fuzzers_are_connected(name: str, tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("name", "defect", "found"),
     [
-        ("nats", "scope-of-purges-is-everything", "message|state of the stream"),
+        ("nats", "scope-of-purges-is-everything", "message|state of the stream|answer to a purge"),
         ("amqp", "confirmed-messages-are-lost", "counts of the queue"),
     ],
 )
