@@ -42,7 +42,9 @@ from plumbline.pipeline.rows import RowKind
 from plumbline.pipeline.tables import TABLES, arrow_schema, describe, spark_schema
 from plumbline.wire import nats
 from plumbline.wire.amqp import Method
-from tests.pipeline.support.planted import Planted, write
+from tests.pipeline.support.amqp_episodes import AMQP
+from tests.pipeline.support.nats_episodes import NATS
+from tests.pipeline.support.planted import PLACES, Planted, write
 
 SMALL = 100_000
 KEY = new_state_key()
@@ -83,7 +85,7 @@ def as_live(folder: Path) -> list[Violation]:
 
 def test_all_that_is_planted_is_found_and_nothing_else(tmp_path: Path) -> None:
     planted = write(tmp_path, size=SMALL)
-    assert len(planted) == 100
+    assert len(planted) == len(PLACES) * (len(NATS) + len(AMQP))
     rows = staged([str(tmp_path)])
     openings = rows.filter(pc.equal(rows["op"], "opened"))
     recorded = dict(zip(openings["connection"].to_pylist(), openings["recorded"].to_pylist(), strict=True))

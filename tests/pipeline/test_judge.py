@@ -24,7 +24,9 @@ from plumbline.pipeline.printing import summary, violation_of
 from plumbline.pipeline.results import MANIFEST, JudgeOptions, ResultNotFoundError, Results
 from plumbline.pipeline.spark.storage import HadoopFolder
 from tests.pipeline.conftest import SETTINGS, SLOW
-from tests.pipeline.support.planted import write
+from tests.pipeline.support.amqp_episodes import AMQP
+from tests.pipeline.support.nats_episodes import NATS
+from tests.pipeline.support.planted import PLACES, write
 
 SIZE = 60_000
 PATIENCE_S = 3600.0  # only a hang lasts longer: machines may be very busy
@@ -73,7 +75,7 @@ def found(table: DataFrame) -> list[Violation]:
 
 def test_the_same_violations_as_the_proxy(results: Results, captures: Path) -> None:
     expected = in_order(found_live(captures))
-    assert len(expected) == 100
+    assert len(expected) == len(PLACES) * (len(NATS) + len(AMQP))
     assert found(results.table("violations")) == expected
 
 

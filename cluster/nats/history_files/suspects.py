@@ -103,14 +103,15 @@ class _Finder:
         messages = self._stored("messages", self._messages(sequences))
         self._on_step("comparing the order of acknowledgements")
         suspicious = messages.where("is_suspicious").select("id")
-        early, more_early = self._out_of_order(messages)
+        early, more = self._out_of_order(messages)
         ids = {row.id for row in suspicious.limit(HISTORY_SUSPECTS).collect()} | early | self._ends(messages)
         self._on_step(f"reading {len(ids)} suspects")
         at = {row.sequence for row in sequences.where("is_suspicious").limit(HISTORY_SUSPECTS).collect()}
         history, ids = self._extract(ids, at)
-        left_out = suspicious.join(self._flagged(ids, "id", "is_judged"), "id", "left_anti").count()
+        judged = self._flagged(ids, "id", "is_judged")
+        left_out = suspicious.union(more).distinct().join(judged, "id", "left_anti").count()
         others = self._count_others(messages, ids, self._reads.count() - len(history.reads))
-        return Suspects(history, others, left_out + more_early)
+        return Suspects(history, others, left_out)
 
     # -- tables ------------------------------------------------------------------------------
 
@@ -208,13 +209,14 @@ class _Finder:
             .withColumn("is_suspicious", F.coalesce(is_suspicious, F.lit(False)))
         )
 
-    def _out_of_order(self, messages: DataFrame) -> tuple[set[int], int]:
+    def _out_of_order(self, messages: DataFrame) -> tuple[set[int], DataFrame]:
         """Messages with a lower sequence than one that was acknowledged before they were sent, and those; and
-        how many more there are than can be judged."""
+        the ids of all if that are too many to be judged."""
+        none = self._spark.createDataFrame([], "id bigint")
         placed = messages.where("acknowledged IS NOT NULL")
         count, begin, end = _totals(placed, F.count("*"), F.min("invoked"), F.max("invoked"))
         if not count:
-            return set(), 0
+            return set(), none
         slices = 2 * count // EVENTS_OF_SLICE + 1
         width = max((end - begin) // slices + 1, 1)
 
@@ -248,8 +250,8 @@ class _Finder:
         )
         early = found.limit(HISTORY_SUSPECTS).collect()
         if not early:
-            return set(), 0
-        more = found.count() - len(early) if len(early) == HISTORY_SUSPECTS else 0
+            return set(), none
+        more = found.select("id") if len(early) == HISTORY_SUSPECTS else none
         known = self._spark.createDataFrame([(row.known,) for row in early], "acknowledged bigint").distinct()
         holders = placed.join(F.broadcast(known), "acknowledged", "left_semi").select("id").collect()
         return {row.id for row in (*early, *holders)}, more
