@@ -37,13 +37,18 @@ def pub_puback_names_no_stream(self: Stream) -> None:
     self.puback = self.puback.replace(self.config.name.encode(), b"")
 
 
-@method_defect(Stream.accept, "JS-PUB-001")
-def pub_puback_has_the_seq_of_a_neighbour(
-    self: Stream, subject: bytes, header_block: bytes, payload: bytes, now: int
-) -> tuple[StoredMessage | None, bytes]:
+class _PubAckOfNeighbour(bytes):
+    """The template, filled in with another sequence."""
+
+    def __mod__(self, seq: int) -> bytes:
+        return bytes.__mod__(self, ((seq - 1) ^ 1) + 1)
+
+
+@method_defect(Stream.derive_settings, "JS-PUB-001")
+def pub_puback_has_the_seq_of_a_neighbour(self: Stream) -> None:
     """The PubAcks of the first and second message are swapped, of the third and fourth, and so on."""
-    message, answer = Stream.accept(self, subject, header_block, payload, now)
-    return message, re.sub(rb'"seq":(\d+)', lambda seq: b'"seq":%d' % (((int(seq[1]) - 1) ^ 1) + 1), answer)
+    Stream.derive_settings(self)
+    self.puback = _PubAckOfNeighbour(self.puback)
 
 
 def _alter_answers(broker: Broker, answer: Callable[[Publish, bytes, bytes], int]) -> None:
