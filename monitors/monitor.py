@@ -38,9 +38,15 @@ class Monitor(ABC):
     side: ClassVar[Side]
     scope: ClassVar[MonitorScope]
     State: ClassVar[type[Struct]]
+    looks_at: ClassVar[frozenset[type[Fact]]] = frozenset()  # other facts change nothing; empty: all
 
     def __init__(self, state: Any = None) -> None:
         self.state: Any = self.State() if state is None else state
+
+    @classmethod
+    def wants(cls, kind: type[Fact]) -> bool:
+        """Whether facts of this type are for this rule. No other fact needs to be observed."""
+        return not cls.looks_at or kind in cls.looks_at
 
     @classmethod
     def key(cls, fact: Fact) -> str | None:

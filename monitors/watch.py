@@ -49,13 +49,28 @@ MONITORS: tuple[type[Monitor], ...] = (
 )
 
 
+_ByKey = dict[str, tuple[Monitor, ...]]
+
+
 class _ScopeMonitors:
-    """The monitors of one scope: a fact goes to all of one key, or, if its type has no key here, to none."""
+    """The monitors of one scope: a fact goes to those of one key that want its type, or, if its type has no
+    key here, to none."""
 
     def __init__(self, kinds: tuple[type[Monitor], ...]) -> None:
         self.kinds = kinds
         self.key = kinds[0].key
-        self.groups: dict[str, tuple[Monitor, ...]] = {}
+        self.keys: set[str] = set()
+        self._by_type: dict[type[Fact], _ByKey] = {}
+
+    def of_type(self, kind: type[Fact]) -> _ByKey:
+        """Those that were begun, by key."""
+        return self._by_type.setdefault(kind, {})
+
+    def forget(self, key: str) -> None:
+        """All of this key."""
+        self.keys.discard(key)
+        for by_key in self._by_type.values():
+            by_key.pop(key, None)
 
 
 class MonitorRunner:
@@ -65,7 +80,7 @@ class MonitorRunner:
         kinds = tuple(monitors)
         of_scope = (tuple(kind for kind in kinds if kind.scope is scope) for scope in MonitorScope)
         self._scopes = [_ScopeMonitors(of_one) for of_one in of_scope if of_one]
-        self._scopes_of: dict[type[Fact], list[_ScopeMonitors]] = {}
+        self._routes: dict[type[Fact], list[tuple[_ScopeMonitors, _ByKey]]] = {}
         self.readers: dict[str, NatsReader | AmqpReader] = {}
         self.monitors: dict[tuple[type[Monitor], str], Monitor] = {}
 
@@ -80,22 +95,28 @@ class MonitorRunner:
 
     def judge(self, fact: Fact) -> Iterator[Violation]:
         """What a fact breaks, for callers that keep their own readers."""
-        scopes = self._scopes_of.get(type(fact))
-        if scopes is None:
-            scopes = [scope for scope in self._scopes if scope.key(fact) is not None]
-            self._scopes_of[type(fact)] = scopes
-        for scope in scopes:
+        routes = self._routes.get(type(fact))
+        if routes is None:
+            routes = self._routes[type(fact)] = self._routes_of(fact)
+        for scope, begun in routes:
             key = scope.key(fact)
             if key is not None:
-                for monitor in scope.groups.get(key) or self._begin(scope, key):
+                for monitor in begun.get(key) or self._begin(scope, key, type(fact)):
                     yield from monitor.observe(fact)
 
-    def _begin(self, scope: _ScopeMonitors, key: str) -> tuple[Monitor, ...]:
+    def _routes_of(self, fact: Fact) -> list[tuple[_ScopeMonitors, _ByKey]]:
+        kind = type(fact)
+        scopes = [scope for scope in self._scopes if any(one.wants(kind) for one in scope.kinds)]
+        return [(scope, scope.of_type(kind)) for scope in scopes if scope.key(fact) is not None]
+
+    def _begin(self, scope: _ScopeMonitors, key: str, kind_of_fact: type[Fact]) -> tuple[Monitor, ...]:
+        scope.keys.add(key)
         for kind in scope.kinds:
             if (kind, key) not in self.monitors:
                 self.monitors[kind, key] = kind()
-        group = scope.groups[key] = tuple(self.monitors[kind, key] for kind in scope.kinds)
-        return group
+        wanting = tuple(self.monitors[kind, key] for kind in scope.kinds if kind.wants(kind_of_fact))
+        scope.of_type(kind_of_fact)[key] = wanting
+        return wanting
 
     def close(self, connection: str) -> None:
         """The connection ended: what only it could break is forgotten."""
@@ -104,9 +125,8 @@ class MonitorRunner:
             if _is_of(kind.scope, key, connection):
                 del self.monitors[kind, key]
         for scope in self._scopes:
-            for key in list(scope.groups):
-                if _is_of(scope.kinds[0].scope, key, connection):
-                    del scope.groups[key]
+            for key in [key for key in scope.keys if _is_of(scope.kinds[0].scope, key, connection)]:
+                scope.forget(key)
 
     def finish(self) -> Iterator[Violation]:
         """What the end of the traffic shows. Call it only if all traffic of the servers was observed."""

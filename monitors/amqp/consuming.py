@@ -32,6 +32,7 @@ class DeliveryTagsRise(Monitor):
     side = Side.SERVER
     scope = MonitorScope.CHANNEL
     State = TagsState
+    looks_at = frozenset({facts.ChannelOpened, facts.AmqpDelivery})
     state: TagsState
 
     def observe(self, fact: Fact) -> Iterator[Violation]:
@@ -77,6 +78,17 @@ class PrefetchIsTheLimit(Monitor):
     side = Side.SERVER
     scope = MonitorScope.CHANNEL
     State = PrefetchState
+    looks_at = frozenset(
+        {
+            facts.ChannelOpened,
+            facts.PrefetchSet,
+            facts.ConsumerStarted,
+            facts.ConsumerCancelled,
+            facts.AmqpDelivery,
+            facts.AmqpAck,
+            facts.ChannelRecovered,
+        }
+    )
     state: PrefetchState
 
     def observe(self, fact: Fact) -> Iterator[Violation]:
@@ -162,6 +174,15 @@ class KnownTagsOnly(Monitor):
     side = Side.CLIENT
     scope = MonitorScope.CHANNEL
     State = OutstandingState
+    looks_at = frozenset(
+        {
+            facts.ChannelOpened,
+            facts.TransactionSelected,
+            facts.AmqpDelivery,
+            facts.ChannelRecovered,
+            facts.AmqpAck,
+        }
+    )
     state: OutstandingState
 
     def observe(self, fact: Fact) -> Iterator[Violation]:
@@ -208,6 +229,9 @@ class DeliveriesHaveConsumers(Monitor):
     side = Side.SERVER
     scope = MonitorScope.CHANNEL
     State = ConsumersState
+    looks_at = frozenset(
+        {facts.ChannelOpened, facts.ConsumerStarted, facts.ConsumerCancelled, facts.AmqpDelivery}
+    )
     state: ConsumersState
 
     def observe(self, fact: Fact) -> Iterator[Violation]:
@@ -253,6 +277,7 @@ class RedeliveredFlagIsSet(Monitor):
     side = Side.SERVER
     scope = MonitorScope.QUEUE
     State = RedeliveriesState
+    looks_at = frozenset({facts.AmqpDelivery})
     state: RedeliveriesState
 
     def observe(self, fact: Fact) -> Iterator[Violation]:

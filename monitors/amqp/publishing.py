@@ -36,6 +36,9 @@ class OneConfirm(Monitor):
     side = Side.SERVER
     scope = MonitorScope.CHANNEL
     State = ConfirmsState
+    looks_at = frozenset(
+        {facts.ChannelOpened, facts.ConfirmsSelected, facts.AmqpPublish, facts.PublishConfirmed}
+    )
     state: ConfirmsState
 
     def observe(self, fact: Fact) -> Iterator[Violation]:
@@ -92,6 +95,15 @@ class ReturnComesFirst(Monitor):
     side = Side.SERVER
     scope = MonitorScope.CHANNEL
     State = MandatoryState
+    looks_at = frozenset(
+        {
+            facts.ChannelOpened,
+            facts.ConfirmsSelected,
+            facts.AmqpPublish,
+            facts.PublishConfirmed,
+            facts.MessageReturned,
+        }
+    )
     state: MandatoryState
 
     def observe(self, fact: Fact) -> Iterator[Violation]:

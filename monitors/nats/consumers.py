@@ -75,6 +75,7 @@ class ConsumerSequenceRises(_ConsumerRule):
     requirements = ("JS-ACK-004", "JS-SEQ-013")
     source = 'JetStream model deep dive, "Consumer Message Rates" and "Acknowledgement Models"; ADR-15'
     State = SequencesState
+    looks_at = frozenset({facts.AssetChanged, facts.JetStreamDelivery})
     Remembered = _Sequences
     state: SequencesState
 
@@ -122,6 +123,7 @@ class DeliveryCountRises(_ConsumerRule):
     requirements = ("JS-ACK-004",)
     source = 'ADR-15, "JS Ack"; JetStream model deep dive, "Acknowledgement Models"'
     State = CountsState
+    looks_at = frozenset({facts.AssetChanged, facts.JetStreamDelivery})
     Remembered = _Counts
     state: CountsState
 
@@ -163,6 +165,7 @@ class NoRedeliveryAfterAck(_ConsumerRule):
     requirements = ("JS-ACK-006", "JS-ACK-020")
     source = 'JetStream model deep dive, "Acknowledgement Models" and "Exactly Once Delivery"'
     State = EndedState
+    looks_at = frozenset({facts.AssetChanged, facts.JetStreamDelivery, facts.AckConfirmed})
     Remembered = _EndedMessages
     state: EndedState
 
@@ -203,6 +206,7 @@ class OneAcknowledgement(_ConsumerRule):
     source = 'docs.nats.io, "Consumers"'
     side = Side.CLIENT
     State = AcksState
+    looks_at = frozenset({facts.AssetChanged, facts.JetStreamDelivery, facts.JetStreamAck})
     Remembered = _Acks
     state: AcksState
 

@@ -33,6 +33,7 @@ class StreamSequenceIsGivenOnce(Monitor):
     side = Side.SERVER
     scope = MonitorScope.STREAM
     State = StreamSequencesState
+    looks_at = frozenset({facts.AssetChanged, facts.PublishStored})
     state: StreamSequencesState
 
     def observe(self, fact: Fact) -> Iterator[Violation]:
@@ -73,6 +74,7 @@ class StreamOrder(Monitor):
     side = Side.SERVER
     scope = MonitorScope.STREAM
     State = StreamOrderState
+    looks_at = frozenset({facts.AssetChanged, facts.PublishStored})
     state: StreamOrderState
 
     def observe(self, fact: Fact) -> Iterator[Violation]:
@@ -125,6 +127,7 @@ class OnePayload(Monitor):
     side = Side.SERVER
     scope = MonitorScope.STREAM
     State = StoredPayloadsState
+    looks_at = frozenset({facts.AssetChanged, facts.PublishStored, facts.JetStreamDelivery})
     state: StoredPayloadsState
 
     def observe(self, fact: Fact) -> Iterator[Violation]:

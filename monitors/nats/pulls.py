@@ -48,6 +48,12 @@ class BatchIsTheLimit(Monitor):
     side = Side.SERVER
     scope = MonitorScope.CONNECTION
     State = PullsState
+    looks_at = frozenset(
+        {
+            facts.ClientConnected, facts.Subscribed, facts.Unsubscribed, facts.PullRequested,
+            facts.PullStatus, facts.JetStreamDelivery,
+        }
+    )  # fmt: skip
     state: PullsState
 
     def observe(self, fact: Fact) -> Iterator[Violation]:

@@ -46,6 +46,12 @@ class LiveSubscriptions(Monitor):
     side = Side.SERVER
     scope = MonitorScope.CONNECTION
     State = SubscriptionsState
+    looks_at = frozenset(
+        {
+            facts.ClientConnected, facts.Pinged, facts.Ponged, facts.Subscribed, facts.Unsubscribed,
+            facts.MessageReceived,
+        }
+    )  # fmt: skip
     state: SubscriptionsState
 
     def observe(self, fact: Fact) -> Iterator[Violation]:
@@ -111,6 +117,7 @@ class SubjectsMatch(Monitor):
     side = Side.SERVER
     scope = MonitorScope.CONNECTION
     State = SubjectsState
+    looks_at = frozenset({facts.Subscribed, facts.MessageReceived})
     state: SubjectsState
 
     def observe(self, fact: Fact) -> Iterator[Violation]:

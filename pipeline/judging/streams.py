@@ -69,7 +69,11 @@ def judged_rows(
     def judged(merged: Iterator[tuple[Cells, OperationFacts]]) -> Iterator[Cells]:
         for row, operation_facts in merged:
             for violation in [
-                one for fact in operation_facts.facts for kind in monitors for one in kind.observe(fact)
+                one
+                for fact in operation_facts.facts
+                for kind in monitors
+                if kind.wants(type(fact))
+                for one in kind.observe(fact)
             ]:
                 at = {
                     "frame": operation_facts.frame,

@@ -8,6 +8,7 @@ import pytest
 
 from plumbline.monitors import MONITORS, MonitorRunner, MonitorScope, Observation, Violation
 from plumbline.monitors.nats import publishes
+from plumbline.monitors.nats.reader import NatsReader
 from plumbline.wire import nats
 
 WHOLE = 'a> CONNECT {"lang":"python3","version":"2.10.0"}\n'
@@ -281,6 +282,29 @@ def test_state_can_be_put_aside_and_taken_up_anywhere(cut: int) -> None:
     second.monitors = pickle.loads(pickle.dumps(first.monitors))
     after = [violation for seen in transcript[cut:] for violation in second.observe(seen)]
     assert before + after == expected
+
+
+def test_other_facts_than_it_looks_at_change_nothing_for_a_monitor() -> None:
+    transcript = observations(
+        'a< INFO {"domain":"d"}\n'
+        + WHOLE
+        + f"a> SUB in 1\na> SUB r 2\na> PUB {PULL} in | 2\na> PING\na< PONG\n"
+        f"a< MSG x 1 {ack(1, 1, 1)} | m\na> PUB {ack(1, 1, 1)} r | +ACK\na< MSG r 2 |\n"
+        + _acked("a", 7)
+        + "a> PUB $JS.API.STREAM.PURGE.S r |\na> UNSUB 2\n"
+        "a< HMSG in 1 | NATS/1.0 408 Request Timeout\\r\\n\\r\\n\n"
+    )
+    reader = NatsReader()
+    facts = [fact for seen in transcript for fact in reader.read(seen)]
+    ours = [kind for kind in MONITORS if kind.scope in (MonitorScope.CONNECTION, MonitorScope.STREAM)]
+    assert {type(fact) for fact in facts} >= {kind for one in ours for kind in one.looks_at}
+    for kind in ours:
+        whole, wanted = kind(), kind()
+        found = [violation for fact in facts for violation in whole.observe(fact)]
+        of_wanted = [
+            violation for fact in facts if kind.wants(type(fact)) for violation in wanted.observe(fact)
+        ]
+        assert [*found, *whole.finish()] == [*of_wanted, *wanted.finish()]
 
 
 def test_every_monitor_has_rule_title_and_source() -> None:
