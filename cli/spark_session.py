@@ -4,12 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from plumbline.errors import PlumblineError, TargetUnreachable, UsageProblem
+from plumbline.pipeline.engine import Engine
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+ChosenEngine = Annotated[
+    Engine,
+    typer.Option("--engine", help="Judge in this process (local) or with Spark; auto decides by size."),
+]
 
 
 def spark_settings(words: Sequence[str] | None) -> dict[str, str]:

@@ -56,7 +56,7 @@ CLUSTER_DELIVERIES_OF_MESSAGE = 20
 CLUSTER_COPY_SEQUENCES = 10_000_000
 # Bytes of a message in the history, much more than the messages of a run have: the rest is left out.
 CLUSTER_MESSAGE_BYTES = 200
-# Rows of a history in files that are judged in one process; more are judged with Spark, unless asked otherwise.
+# Rows of a history in files that are judged in one process; more are judged with Spark by default.
 LOCAL_HISTORY_ROWS = 2_000_000
 # Messages of such a history that may break a rule: further ones are not judged, and the result says so.
 HISTORY_SUSPECTS = 200_000

@@ -13,7 +13,7 @@ from plumbline.cli.command import command_app
 from plumbline.cli.exits import exit_codes, unexpected
 from plumbline.cli.options import Follow, SparkMaster, SparkSettings, output_option
 from plumbline.cli.output import print_line, warn
-from plumbline.cli.spark_session import opened_session, spark_settings
+from plumbline.cli.spark_session import ChosenEngine, opened_session, spark_settings
 from plumbline.errors import ExitCode, PlumblineError
 from plumbline.pipeline.engine import Engine, EngineChoice, choose_engine
 
@@ -77,13 +77,7 @@ def judge(
     output: Annotated[
         str, output_option("DIR", "Write the result to this folder; an old result is replaced.")
     ] = "judged",
-    engine: Annotated[
-        Engine,
-        typer.Option(
-            "--engine",
-            help="Judge in this process (local) or with Spark; auto decides by the size of the captures.",
-        ),
-    ] = Engine.AUTO,
+    engine: ChosenEngine = Engine.AUTO,
     master: SparkMaster = None,
     follow: Follow = False,
     payloads: Annotated[

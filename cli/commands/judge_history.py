@@ -13,7 +13,7 @@ from plumbline.cli.command import command_app
 from plumbline.cli.exits import exit_codes
 from plumbline.cli.options import JsonFile, SparkMaster, SparkSettings
 from plumbline.cli.output import print_line, warn
-from plumbline.cli.spark_session import opened_session, spark_settings
+from plumbline.cli.spark_session import ChosenEngine, opened_session, spark_settings
 from plumbline.errors import ExitCode, UsageProblem
 from plumbline.pipeline.engine import Engine
 
@@ -42,15 +42,12 @@ app = command_app()
 @app.command("judge-history", epilog=EPILOG)
 def judge_history(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder with history.json.")],
-    engine: Annotated[
-        Engine,
-        typer.Option("--engine", help="Judge in this process (local) or with Spark; auto decides by size."),
-    ] = Engine.AUTO,
+    engine: ChosenEngine = Engine.AUTO,
     master: SparkMaster = None,
     conf: SparkSettings = None,
     json: JsonFile = None,
 ) -> None:
-    """Judge the history of a replicated stream: what was acknowledged is still there, in the same order."""
+    """Judge the history of a replicated stream."""
     from plumbline.cluster.nats.history_files.judging import (
         is_large,
         judge_here,
