@@ -66,11 +66,6 @@ class HistoryHead(Struct, frozen=True, forbid_unknown_fields=True):
         return tuple(one.node for one in self.nodes if one.complete)
 
 
-def is_history(folder: Path) -> bool:
-    """Whether this folder says that it is a history."""
-    return (folder / HEAD).is_file()
-
-
 def read_head(folder: Path) -> HistoryHead:
     """Raises ``HistoryError``, also if a file of a table is not as it has to be."""
     try:

@@ -33,6 +33,7 @@ from plumbline.cluster.nats.history_files.files import (
 from plumbline.cluster.nats.history_files.layout import (
     ATTEMPTS,
     LOGS,
+    MAY_BE_NULL,
     MOST_COUNTERS,
     MOST_PROCESSES,
     OUTCOMES,
@@ -130,7 +131,7 @@ class _Finder:
     def _check(self) -> None:
         """What ``files.rows_of`` checks. Raises ``HistoryError``."""
         for name, rows in ((ATTEMPTS, self._attempts), (LOGS, self._logs), (READS, self._reads)):
-            required = [column for column in TABLES[name] if (name, column) != (READS, "found")]
+            required = [column for column in TABLES[name] if (name, column) not in MAY_BE_NULL]
             nulls = _totals(rows, *(F.count_if(F.col(column).isNull()) for column in required))
             for column, number in zip(required, nulls, strict=True):
                 if number:
