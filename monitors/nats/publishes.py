@@ -70,7 +70,10 @@ class StreamOrder(Monitor):
     rule = "stream-order"
     title = "A message that is sent after the PubAck of another one has a higher stream sequence."
     requirements = ("JS-PUB-001",)
-    source = 'docs.nats.io, "JetStream", Streams: sequence numbers rise monotonically; ADR-1, "PubAck"'
+    source = (
+        'JetStream model deep dive, "Acknowledgement Models"; as JS-CLUS-008: docs.nats.io, "Replication and '
+        'R=3" (the leader gives sequences in the order of its log)'
+    )
     side = Side.SERVER
     scope = MonitorScope.STREAM
     State = StreamOrderState
@@ -123,7 +126,10 @@ class OnePayload(Monitor):
     rule = "one-payload"
     title = "A message is delivered, each time and to each consumer, with the payload that was published."
     requirements = ("JS-PUB-001", "JS-ACK-004")
-    source = 'docs.nats.io, "JetStream", Streams; ADR-15, "JS Ack"'
+    source = (
+        'docs.nats.io, "Replication and R=3", "R=3 means three peers in one RAFT group", as JS-CLUS-007; '
+        'ADR-15, "JS Ack"'
+    )
     side = Side.SERVER
     scope = MonitorScope.STREAM
     State = StoredPayloadsState
