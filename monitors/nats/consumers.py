@@ -188,7 +188,7 @@ class NoRedeliveryAfterAck(_ConsumerRule):
 
 class _Acks(Struct):
     consumer_seqs: Ranges = field(default_factory=Ranges)
-    recent: dict[int, Place] = {}  # by consumer sequence
+    recent: dict[int, facts.JetStreamAck] = {}  # by consumer sequence
 
 
 class AcksState(Struct):
@@ -219,9 +219,11 @@ class OneAcknowledgement(_ConsumerRule):
                 "one acknowledgement that ends a delivery",
                 f"{fact.kind} for consumer sequence {fact.consumer_seq} of {fact.consumer} is the second",
                 fact.place,
-                *([first] if first else []),
+                *([first.place] if first else []),
+                # Another account may have a stream and a consumer of these names too.
+                certain=first is not None and fact.shares_account(first),
             )
         consumer.consumer_seqs.add(fact.consumer_seq)
-        consumer.recent[fact.consumer_seq] = fact.place
+        consumer.recent[fact.consumer_seq] = fact
         if len(consumer.recent) > MAX_REMEMBERED:
             del consumer.recent[next(iter(consumer.recent))]

@@ -18,9 +18,12 @@ MOST_CHECKSUMS = 20_000  # of sequences; the oldest are forgotten
 
 
 class StreamSequencesState(Struct):
-    """``assigned``: the sequences of PubAcks so far."""
+    """``assigned``: the sequences of PubAcks so far. ``recent``: the last of them. ``accounts``: a login, or
+    a connection of which it is unknown, of each PubAck."""
 
-    assigned: Ranges | None = None
+    assigned: Ranges = field(default_factory=Ranges)
+    recent: dict[int, facts.PublishStored] = {}
+    accounts: set[str] = set()
 
 
 class StreamSequenceIsGivenOnce(Monitor):
@@ -38,18 +41,26 @@ class StreamSequenceIsGivenOnce(Monitor):
 
     def observe(self, fact: Fact) -> Iterator[Violation]:
         if isinstance(fact, facts.AssetChanged) and fact.consumer is None:
-            self.state.assigned = None  # perhaps another stream of that name
+            self.state = StreamSequencesState()  # perhaps another stream of that name
         if not isinstance(fact, facts.PublishStored):
             return
-        given = self.state.assigned = self.state.assigned or Ranges()
-        if not fact.duplicate and fact.seq in given:
+        state = self.state
+        state.accounts.add(fact.login or f"connection {fact.place.connection}")
+        if not fact.duplicate and fact.seq in state.assigned:
+            first = state.recent.get(fact.seq)
             yield self.violation(
                 "a sequence that no other message has, or duplicate true",
                 f"{fact.stream} answers sequence {fact.seq} again",
                 fact.place,
                 fact.requested_at,
+                *([first.place] if first else []),
+                # Another account may have a stream of this name too.
+                certain=len(state.accounts) == 1 or (first is not None and fact.shares_account(first)),
             )
-        given.add(fact.seq)
+        state.assigned.add(fact.seq)
+        state.recent.setdefault(fact.seq, fact)
+        if len(state.recent) > MOST_STEPS:
+            del state.recent[next(iter(state.recent))]
 
 
 class StreamOrderState(Struct):

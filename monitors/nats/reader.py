@@ -22,6 +22,7 @@ from plumbline.wire import nats
 from plumbline.wire.errors import ProtocolError
 from plumbline.wire.json_text import json_object
 from plumbline.wire.nats import jetstream
+from plumbline.wire.nats.secrets import SECRETS
 from plumbline.wire.nats.subjects import covers
 
 BATCH_ID, COUNTER_INCREMENT, MESSAGE_SIZE = "Nats-Batch-Id", "Nats-Incr", "Nats-Msg-Size"
@@ -47,10 +48,12 @@ class _PendingPublish(Struct, frozen=True, tag="publish"):
 
 
 class ReaderState(Struct):
-    """``domain``: of JetStream, as INFO has it. ``subjects``: of each live sid. ``pending_replies``: by reply
-    subject, what an answer to it would answer."""
+    """``domain``: of JetStream, as INFO has it. ``login``: see ``_login``. ``subjects``: of each live sid.
+    ``pending_replies``: by reply subject, what an answer to it would answer."""
 
     domain: str = ""
+    asks_for_certificate: bool = False
+    login: str = ""
     subjects: dict[str, str] = {}
     pull_inboxes: dict[str, int] = {}  # inbox -> requests made on it that no status ended
     pending_replies: dict[str, _PendingAck | _PendingPublish] = {}
@@ -69,9 +72,11 @@ class NatsReader:
             yield from _READERS[type(operation)](self, observation, operation)
 
     def _info(self, seen: Observation, operation: nats.Info) -> Iterator[Fact]:
-        """Its domain is that of the API, acknowledgements and deliveries that name none."""
+        """Its domain is that of the API, acknowledgements and deliveries that name none. With tls_verify the
+        certificate of the client may be its user."""
         with suppress(ProtocolError):
             self.state.domain = str(operation.fields.get("domain") or "")
+            self.state.asks_for_certificate = bool(operation.fields.get("tls_verify"))
         yield from ()
 
     # -- what clients send --
@@ -81,6 +86,7 @@ class NatsReader:
             fields = operation.fields
         except ProtocolError:
             fields = {}
+        self.state.login = "" if self.state.asks_for_certificate else _login(fields)
         library = f"{fields.get('lang', '')} {fields.get('version', '')}".strip()
         yield facts.ClientConnected(**_at(seen), library=library, name=str(fields.get("name") or ""))
 
@@ -131,10 +137,12 @@ class NatsReader:
         payload = jetstream.Ack.parse(operation.payload)
         domain = ack.domain or self.state.domain
         about: dict[str, Any] = {"stream": ack.stream, "domain": domain, "consumer": ack.consumer}
+        login = self.state.login
         sequences: dict[str, Any] = {"stream_seq": ack.stream_seq, "consumer_seq": ack.consumer_seq}
         yield facts.JetStreamAck(
-            **_at(seen), **about, **sequences, delivered=ack.delivered, kind=payload.kind.value, reply=reply
-        )
+            **_at(seen), **about, **sequences, login=login, delivered=ack.delivered,
+            kind=payload.kind.value, reply=reply,
+        )  # fmt: skip
         if not reply:
             return
         if payload.kind is not jetstream.AckKind.NEXT:
@@ -160,7 +168,14 @@ class NatsReader:
         about = _changed_asset(tokens)
         if about is not None:
             verb, stream, consumer = about
-            yield facts.AssetChanged(**_at(seen), verb=verb, stream=stream, domain=domain, consumer=consumer)
+            yield facts.AssetChanged(
+                **_at(seen),
+                verb=verb,
+                stream=stream,
+                domain=domain,
+                login=self.state.login,
+                consumer=consumer,
+            )
 
     def _pulled(
         self,
@@ -175,7 +190,7 @@ class NatsReader:
         _forget_oldest(self.state.pull_inboxes)
         heard_by = (sid for sid, subject in self.state.subjects.items() if covers(subject, inbox))
         return facts.PullRequested(
-            **_at(seen), stream=stream, consumer=consumer, domain=domain, inbox=inbox,
+            **_at(seen), stream=stream, consumer=consumer, domain=domain, login=self.state.login, inbox=inbox,
             sid=next(heard_by, None), batch=max(request.batch, 1), expires=request.expires,
             no_wait=request.no_wait, max_bytes=request.max_bytes, idle_heartbeat=request.idle_heartbeat,
         )  # fmt: skip
@@ -196,7 +211,7 @@ class NatsReader:
         if delivery is not None:
             yield facts.JetStreamDelivery(
                 **_at(seen), sid=operation.sid, subject=operation.subject, size=_size(operation),
-                stream=delivery.stream, domain=delivery.domain or self.state.domain,
+                stream=delivery.stream, domain=delivery.domain or self.state.domain, login=self.state.login,
                 consumer=delivery.consumer, delivered=delivery.delivered, stream_seq=delivery.stream_seq,
                 consumer_seq=delivery.consumer_seq, timestamp=delivery.timestamp, pending=delivery.pending,
                 checksum=_delivered_checksum(operation),
@@ -225,9 +240,9 @@ class NatsReader:
             return
         if isinstance(request, _PendingAck):
             yield facts.AckConfirmed(
-                **_at(seen), stream=request.stream, domain=request.domain, consumer=request.consumer,
-                stream_seq=request.stream_seq, consumer_seq=request.consumer_seq, kind=request.kind,
-                requested_at=request.place,
+                **_at(seen), stream=request.stream, domain=request.domain, login=self.state.login,
+                consumer=request.consumer, stream_seq=request.stream_seq, consumer_seq=request.consumer_seq,
+                kind=request.kind, requested_at=request.place,
             )  # fmt: skip
             return
         try:
@@ -238,8 +253,8 @@ class NatsReader:
         if refused is not None:
             return
         yield facts.PublishStored(
-            **_at(seen), stream=ack.stream, domain=ack.domain or self.state.domain, seq=ack.seq,
-            duplicate=ack.duplicate, requested_at=request.place,
+            **_at(seen), stream=ack.stream, domain=ack.domain or self.state.domain, login=self.state.login,
+            seq=ack.seq, duplicate=ack.duplicate, requested_at=request.place,
             checksum=None if ack.duplicate or ack.batch or ack.val else request.checksum,
         )  # fmt: skip
 
@@ -260,6 +275,15 @@ _READERS: dict[type[nats.Operation], Callable[[NatsReader, Observation, Any], It
 
 def _at(seen: Observation) -> dict[str, Any]:
     return {"place": seen.place, "server": seen.server}
+
+
+def _login(fields: dict[str, Any]) -> str:
+    """The user of a CONNECT, if nothing else decides about its account, else empty: captures mask tokens,
+    NKeys and JWTs. A user is in one account: docs.nats.io, "Accounts"."""
+    if any(fields.get(name) for name in SECRETS if name != "pass"):
+        return ""
+    user = fields.get("user")
+    return f"user {user}" if user else "no user"
 
 
 def _size(operation: nats.Payload) -> int:

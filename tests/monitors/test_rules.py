@@ -171,6 +171,48 @@ def test_stream_sequence_is_unique() -> None:
     assert rules(one + "a> PUB $JS.API.STREAM.DELETE.S in |\n" + one) == []
 
 
+@pytest.mark.parametrize(
+    ("logins", "is_certain"),
+    [
+        (('{"user":"u","pass":"1"}', '{"user":"u","pass":"1"}'), True),
+        (('{"user":"u","pass":"1"}', '{"user":"v","pass":"1"}'), False),
+        (("{}", "{}"), True),
+        (("{}", '{"user":"u"}'), False),
+        (('{"auth_token":"***"}', '{"auth_token":"***"}'), False),
+        (('{"jwt":"***","sig":"***"}', '{"jwt":"***","sig":"***"}'), False),
+        ((None, None), False),
+    ],
+)
+def test_two_accounts_may_have_streams_and_consumers_of_one_name(
+    logins: tuple[str | None, str | None], is_certain: bool
+) -> None:
+    entry = "".join(
+        f"{connection}> CONNECT {login}\n{connection}> SUB > 1\n"
+        for connection, login in zip("ab", logins, strict=True)
+        if login is not None
+    )
+    assert rules(entry + _acked("a", 7) + _acked("b", 7)) == [("stream-sequence", is_certain)]
+    assert rules(entry + _acked("b", 7) + _acked("a", 5) + _acked("a", 5))[-1] == ("stream-sequence", True)
+    ended = f"> PUB {ack(1, 1, 1)} | +ACK\n"
+    assert rules(entry + f"a{ended}b{ended}") == [("one-acknowledgement", is_certain)]
+
+
+def test_a_certificate_may_be_a_login() -> None:
+    entry = "".join(
+        f'{one}< INFO {{"tls_verify":true}}\n{one}> CONNECT {{}}\n{one}> SUB > 1\n' for one in "ab"
+    )
+    assert rules(entry + _acked("a", 7) + _acked("b", 7)) == [("stream-sequence", False)]
+
+
+def test_a_sequence_that_comes_again_long_after_is_of_one_account_or_perhaps_of_two(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(publishes, "MOST_STEPS", 3)
+    many = "".join(_acked("a", seq) for seq in range(1, 9))
+    assert rules(many + _acked("a", 1)) == [("stream-sequence", True)]
+    assert ("stream-sequence", False) in rules(many + _acked("b", 20) + _acked("a", 1))
+
+
 def _acked(connection: str, seq: int, more: str = "") -> str:
     """A publish and its PubAck."""
     answer = f'{{"stream":"S","seq":{seq}{more}}}'
