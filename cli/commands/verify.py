@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated
@@ -217,11 +219,9 @@ def _verify(asked: _Asked) -> ExitCode:
 
 def _run(asked: _Asked) -> Finished:
     reports = consumers(asked.reports)
-    if asked.write_waivers is not None:
-        _require_new("--write-waivers", asked.write_waivers, "reasons")
-    if asked.write_claims is not None:
-        _require_new("--write-claims", asked.write_claims, "claims")
     with (
+        _new_file("--write-waivers", asked.write_waivers, "reasons"),
+        _new_file("--write-claims", asked.write_claims, "claims"),
         choose_target(asked.choice, configurations()) as running,
         TemporaryDirectory(prefix="plumbline-") as shared,
     ):
@@ -237,10 +237,10 @@ def _run(asked: _Asked) -> Finished:
                 asked.max_time_s or MAX_TIME_S * (1 + prepared.run.target.slack_s), asked.started_at
             ),
         )
-    if asked.write_waivers is not None and finished.result is not None:
-        text = draft_waivers(finished.result.checks, finished.result.target.version)
-        _write("--write-waivers", asked.write_waivers, text)
-    return finished
+        if asked.write_waivers is not None and finished.result is not None:
+            text = draft_waivers(finished.result.checks, finished.result.target.version)
+            _write("--write-waivers", asked.write_waivers, text)
+        return finished
 
 
 def _write(option: str, path: Path, text: str) -> None:
@@ -250,14 +250,25 @@ def _write(option: str, path: Path, text: str) -> None:
         raise UsageProblem(f"{option} {path}: {error.strerror}") from None
 
 
-def _require_new(option: str, path: Path, contents: str) -> None:
-    """Before the run, not after it: that a draft can be written, and overwrites nothing."""
+@contextmanager
+def _new_file(option: str, path: Path | None, contents: str) -> Iterator[None]:
+    """Before the run, not after it: that a draft can be written, and overwrites nothing. A file that was not
+    there and is still empty at the end is removed."""
+    if path is None:
+        yield
+        return
     try:
         if path.exists() and path.stat().st_size:
             raise UsageProblem(
                 f"{option} {path}: the file already exists and may contain {contents}; choose a new file name"
             )
+        is_new = not path.exists()
         with path.open("ab"):
             pass
     except OSError as error:
         raise UsageProblem(f"{option} {path}: {error.strerror}") from None
+    try:
+        yield
+    finally:
+        if is_new and path.is_file() and not path.stat().st_size:
+            path.unlink()

@@ -113,6 +113,16 @@ def test_a_draft_overwrites_no_claims(tmp_path: Path) -> None:
     assert "already exists" in one_sentence(ended.err)
 
 
+@pytest.mark.parametrize("option", ["--write-claims", "--write-waivers"])
+def test_a_run_that_did_not_begin_leaves_no_empty_draft(tmp_path: Path, option: str) -> None:
+    ended = verify(tmp_path, "--server", "none", option, NAME)
+    assert ended.code == 2
+    assert not (tmp_path / NAME).exists()
+    (tmp_path / NAME).touch()
+    verify(tmp_path, "--server", "none", option, NAME)
+    assert (tmp_path / NAME).exists()  # it was there before
+
+
 BROKER = f"{sys.executable} -m plumbline broker amqp -p {{port}} -d {{store}}"
 
 
