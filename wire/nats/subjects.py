@@ -5,17 +5,19 @@ Source: docs.nats.io, "Subject-Based Messaging".
 
 from __future__ import annotations
 
+import re
 from typing import Any, AnyStr
 
 ANY_TOKEN = b"*"
 ANY_TAIL = b">"
+_BLANK = re.compile(rb"[ \t\n\f\r]")
 _MARKS: dict[type, tuple[Any, Any, Any]] = {bytes: (b".", ANY_TOKEN, ANY_TAIL), str: (".", "*", ">")}
 
 
 def is_valid(subject: bytes) -> bool:
-    """Whether somebody may subscribe to it: no empty token, and ``>`` only as the last one."""
+    """Whether somebody may subscribe to it: no empty token, no blank, and ``>`` only as the last one."""
     tokens = subject.split(b".")
-    return b"" not in tokens and ANY_TAIL not in tokens[:-1]
+    return b"" not in tokens and ANY_TAIL not in tokens[:-1] and _BLANK.search(subject) is None
 
 
 def is_literal(subject: bytes) -> bool:

@@ -38,6 +38,7 @@ class Room:
     messages: int = 0
     size: int = 0  # bytes
     of_subject: Counter[bytes] = field(default_factory=Counter)
+    msg_ids: set[str] = field(default_factory=set)
 
 
 class StreamAdmission:

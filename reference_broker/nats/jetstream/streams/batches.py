@@ -151,8 +151,11 @@ class Batches:
         subject, header_block, payload = message.subject, message.header_block, message.payload
         stream.check_size(len(header_block), len(payload))
         directives = read_directives(header_block)
-        if stream.check_headers(subject, directives, now) is not None:
+        is_again = directives.msg_id in stream.ahead.msg_ids
+        if is_again or stream.check_headers(subject, directives, now) is not None:
             raise errors.BATCH_WITH_DUPLICATE()
+        if directives.msg_id:
+            stream.ahead.msg_ids.add(directives.msg_id)
         stream.check_discard_new(subject, header_block, payload, directives)
         stream.count_ahead(subject, header_block, payload)
 
