@@ -101,6 +101,11 @@ def _without_empty_filters(config: Body, names: list[str]) -> None:
     config["filter_subjects"] = [subject for subject in config["filter_subjects"] if subject]
 
 
+def _with_filter_of_the_subject(config: Body, names: list[str]) -> None:
+    del config["filter_subjects"]
+    config["filter_subject"] = ".".join(names[2:])
+
+
 CREATE_STREAM, CREATE_CONSUMER = "stream_create", "consumer_create"
 
 # The requirement, the name, the kind of request, the error that is right, part of its text, and what is
@@ -154,6 +159,14 @@ _ACCEPTED: tuple[tuple[str, str, str, ErrorCode, str, Otherwise], ...] = (
      "", _with_config(lambda config, names: config.update(filter_subjects=config["filter_subjects"][:1]))),
     ("JS-API-163", "consumer-filter-of-nothing", CREATE_CONSUMER, errors.CONSUMER_EMPTY_FILTER, "",
      _with_config(_without_empty_filters)),
+    ("JS-API-209", "consumer-filters-in-subject-and-body", CREATE_CONSUMER,
+     errors.CONSUMER_MULTIPLE_FILTERS_IN_SUBJECT, "", _with_config(_with_filter_of_the_subject)),
+    ("JS-API-210", "stream-transform-that-is-wrong", CREATE_STREAM, errors.STREAM_TRANSFORM_INVALID, "",
+     _with_body(lambda body, names: body.pop("subject_transform"))),
+    ("JS-API-211", "snapshot-to-no-subject", "stream_snapshot", errors.SNAPSHOT_DELIVER_SUBJECT_INVALID, "",
+     _as(config={}, state={})),
+    ("JS-API-212", "restore-over-a-stream", "stream_restore", errors.STREAM_NAME_EXISTS_RESTORE_FAILED, "",
+     _as(deliver_subject="$JS.SNAPSHOT.RESTORE.x")),
     ("JS-API-169", "mirror-with-subjects", CREATE_STREAM, errors.MIRROR_WITH_SUBJECTS, "",
      _with_body(lambda body, names: body.pop("subjects"))),
 )  # fmt: skip

@@ -27,7 +27,7 @@ def _chosen(body: Any, names: tuple[str, ...]) -> Fields:
 @defect(
     *("JS-API-032", "JS-API-033", "JS-API-034", "JS-API-035", "JS-API-043", "JS-API-044", "JS-API-045"),
     *("JS-API-047", "JS-API-048", "JS-API-050", "JS-API-051", "JS-API-053", "JS-API-054", "JS-API-055"),
-    *("JS-API-075", "JS-API-105", "JS-API-169"),
+    *("JS-API-075", "JS-API-105", "JS-API-169", "JS-API-210"),
 )
 def refused_streams_are_there(broker: Broker) -> None:
     """A stream whose creation is refused is created, with a configuration that is right."""
@@ -58,6 +58,19 @@ def refused_stream_updates_are_done(broker: Broker) -> None:
     _changes_streams(broker, "stream_update")
 
 
+@defect("JS-API-212")
+def refused_restores_remove_the_messages(broker: Broker) -> None:
+    """STREAM.RESTORE over a stream is refused, and its messages are removed."""
+    jetstream = jetstream_of(broker)
+
+    def change(fields: Fields, request: Request) -> None:
+        stream = jetstream.streams.get(request.names[0])
+        if "error" in fields and stream is not None:
+            stream.purge(request.now)
+
+    alter_answer(broker, "stream_restore", change)
+
+
 @defect("JS-API-031")
 def refused_creations_update_streams(broker: Broker) -> None:
     """Creating a stream again with another configuration is refused, and changes it."""
@@ -66,7 +79,8 @@ def refused_creations_update_streams(broker: Broker) -> None:
 
 @defect(
     *("JS-API-133", "JS-API-134", "JS-API-146", "JS-API-147"),
-    *("JS-API-149", "JS-API-159", "JS-API-161", "JS-API-162", "JS-API-163"),
+    *("JS-API-149", "JS-API-159", "JS-API-161", "JS-API-162", "JS-API-163", "JS-API-209"),
+    *("JS-CONS-123", "JS-CONS-124", "JS-CONS-125", "JS-CONS-126", "JS-CONS-127"),
 )
 def refused_consumers_are_there(broker: Broker) -> None:
     """A consumer whose creation is refused is created, with a configuration that is right."""

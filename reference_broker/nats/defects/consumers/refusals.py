@@ -31,6 +31,17 @@ def cons_push_to_wildcards_is_accepted(broker: Broker) -> None:
     alter_config(broker, change)
 
 
+@defect("JS-CONS-123")
+def cons_push_to_an_empty_token_is_accepted(broker: Broker) -> None:
+    """A consumer that is to be refused is created (push-to-an-empty-token)."""
+
+    def change(config: Config) -> None:
+        if not is_pull(config):
+            config["deliver_subject"] = config["deliver_subject"].replace("..", ".")
+
+    alter_config(broker, change)
+
+
 @defect("JS-CONS-024")
 def cons_push_cycle_is_accepted(broker: Broker) -> None:
     """A consumer that is to be refused is created (push-cycle)."""
@@ -81,6 +92,40 @@ def cons_long_description_is_accepted(broker: Broker) -> None:
 
     def change(config: Config) -> None:
         config["description"] = config.get("description", "")[:MAX_DESCRIPTION]
+
+    alter_config(broker, change)
+
+
+@defect("JS-CONS-125")
+def cons_negative_backoff_is_accepted(broker: Broker) -> None:
+    """A consumer that is to be refused is created (negative-backoff)."""
+
+    def change(config: Config) -> None:
+        if "backoff" in config:
+            config["backoff"] = [max(step, 0) for step in config["backoff"]]
+
+    alter_config(broker, change)
+
+
+@defect("JS-CONS-125")
+def cons_first_backoff_alone_is_looked_at(broker: Broker) -> None:
+    """A consumer with a negative step behind the first one of its backoff is created."""
+
+    def change(config: Config) -> None:
+        first, *others = config.get("backoff") or [0]
+        if others:
+            config["backoff"] = [first, *(max(step, 0) for step in others)]
+
+    alter_config(broker, change)
+
+
+@defect("JS-CONS-127")
+def cons_empty_priority_group_is_accepted(broker: Broker) -> None:
+    """A consumer that is to be refused is created (empty-priority-group)."""
+
+    def change(config: Config) -> None:
+        if "priority_groups" in config:
+            config["priority_groups"] = [group or "none" for group in config["priority_groups"]]
 
     alter_config(broker, change)
 

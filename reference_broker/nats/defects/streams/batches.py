@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec import structs
+
 from plumbline.reference_broker.nats.core import Broker
 from plumbline.reference_broker.nats.defects import defect, replace
 from plumbline.reference_broker.nats.defects.methods import (
@@ -9,14 +11,18 @@ from plumbline.reference_broker.nats.defects.methods import (
     jetstream_of,
     method_defect,
 )
+from plumbline.reference_broker.nats.jetstream import errors
+from plumbline.reference_broker.nats.jetstream.errors import JetStreamError
 from plumbline.reference_broker.nats.jetstream.streams.batches import (
     COMMIT,
     FORGOTTEN_AFTER,
+    MAX_ID_LENGTH,
     Batch,
     Batches,
     BatchPosition,
     StagedMessage,
 )
+from plumbline.reference_broker.nats.jetstream.streams.publish import read_directives
 from plumbline.reference_broker.nats.jetstream.streams.store import StoredMessage
 from plumbline.reference_broker.nats.jetstream.streams.stream import Stream
 
@@ -279,3 +285,64 @@ def pub_other_values_commit_nothing(self: Stream) -> None:
     """Nats-Batch-Commit with another value than 1 and eob is passed over."""
     Stream.derive_settings(self)
     self.batches = _NoCommit(self)
+
+
+class _AnyId(Batches):
+    def batch_of(self, position: BatchPosition, now: int) -> Batch:
+        short = structs.replace(position, batch_id=position.batch_id[:MAX_ID_LENGTH])
+        return super().batch_of(short, now)
+
+
+@method_defect(Stream.derive_settings, "JS-PUB-080")
+def pub_batch_ids_have_any_length(self: Stream) -> None:
+    """A Nats-Batch-Id has any length."""
+    Stream.derive_settings(self)
+    self.batches = _AnyId(self)
+
+
+class _ShortIds(Batches):
+    def batch_of(self, position: BatchPosition, now: int) -> Batch:
+        if len(position.batch_id) == MAX_ID_LENGTH:
+            raise errors.BATCH_ID_INVALID()
+        return super().batch_of(position, now)
+
+
+@method_defect(Stream.derive_settings, "JS-PUB-080")
+def pub_batch_ids_have_63_characters(self: Stream) -> None:
+    """A Nats-Batch-Id of 64 characters is refused."""
+    Stream.derive_settings(self)
+    self.batches = _ShortIds(self)
+
+
+class _AnyMessageIds(Batches):
+    def check(self, message: StagedMessage, now: int) -> None:
+        try:
+            super().check(message, now)
+        except JetStreamError as error:
+            if error.err_code != errors.BATCH_WITH_DUPLICATE.err_code:
+                raise
+
+
+@method_defect(Stream.derive_settings, "JS-PUB-081")
+def pub_batches_may_have_an_id_twice(self: Stream) -> None:
+    """A batch with two messages of one Nats-Msg-Id is stored, without the second."""
+    Stream.derive_settings(self)
+    self.batches = _AnyMessageIds(self)
+
+
+class _KeptIds(Batches):
+    def check(self, message: StagedMessage, now: int) -> None:
+        msg_id = read_directives(message.header_block).msg_id
+        try:
+            super().check(message, now)
+        except JetStreamError as error:
+            if error.err_code == errors.BATCH_WITH_DUPLICATE.err_code:
+                self.stream.duplicates.remember(msg_id, 1, now)
+            raise
+
+
+@method_defect(Stream.derive_settings, "JS-PUB-081")
+def pub_refused_batches_keep_their_ids(self: Stream) -> None:
+    """The Nats-Msg-Id for which a batch is refused counts as one that is stored."""
+    Stream.derive_settings(self)
+    self.batches = _KeptIds(self)

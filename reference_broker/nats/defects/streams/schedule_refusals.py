@@ -12,6 +12,7 @@ from plumbline.reference_broker.nats.defects import defect
 from plumbline.reference_broker.nats.defects.methods import alter_streams, method_defect
 from plumbline.reference_broker.nats.jetstream import errors
 from plumbline.reference_broker.nats.jetstream.errors import JetStreamError
+from plumbline.reference_broker.nats.jetstream.streams.lifetimes import read_ttl
 from plumbline.reference_broker.nats.jetstream.streams.publish import PublishHeaders
 from plumbline.reference_broker.nats.jetstream.streams.stream import Stream
 
@@ -93,3 +94,55 @@ def pub_interval_takes_time_zones(broker: Broker) -> None:
     _accepts(
         broker, lambda subject, sent: sent.schedule.pattern.startswith("@every") and bool(sent.schedule.zone)
     )
+
+
+@defect("JS-PUB-082")
+def pub_schedule_takes_any_ttl(broker: Broker) -> None:
+    """A schedule whose Nats-Schedule-TTL is no duration is stored."""
+    _accepts(broker, lambda subject, sent: sent.schedule.ttl != "" and read_ttl(sent.schedule.ttl) is None)
+
+
+@defect("JS-PUB-082")
+def pub_schedule_takes_a_ttl_of_milliseconds(broker: Broker) -> None:
+    """A schedule whose Nats-Schedule-TTL is below a second is stored."""
+    _accepts(broker, lambda subject, sent: sent.schedule.ttl.endswith("ms"))
+
+
+@defect("JS-PUB-083")
+def pub_schedule_takes_any_source(broker: Broker) -> None:
+    """A schedule with any Nats-Schedule-Source is stored."""
+    _accepts(broker, lambda subject, sent: sent.schedule.source != "")
+
+
+@defect("JS-PUB-083")
+def pub_schedule_takes_itself_as_source(broker: Broker) -> None:
+    """A schedule whose Nats-Schedule-Source is its own subject is stored."""
+    _accepts(broker, lambda subject, sent: sent.schedule.source == subject)
+
+
+@defect("JS-PUB-083")
+def pub_schedule_takes_its_target_as_source(broker: Broker) -> None:
+    """A schedule whose Nats-Schedule-Source is its target is stored."""
+    _accepts(broker, lambda subject, sent: "" != sent.schedule.source == sent.schedule.target)
+
+
+@defect("JS-PUB-083")
+def pub_schedule_takes_wildcards_as_source(broker: Broker) -> None:
+    """A schedule whose Nats-Schedule-Source has a wildcard is stored."""
+    _accepts(broker, lambda subject, sent: "*" in sent.schedule.source)
+
+
+@defect("JS-PUB-084")
+def pub_schedule_may_roll_all_up(broker: Broker) -> None:
+    """A schedule with Nats-Rollup: all is stored."""
+    _accepts(broker, lambda subject, sent: sent.rollup == "all" and sent.schedule.pattern != "")
+
+
+@method_defect(Stream.check_schedule, "JS-PUB-084")
+def pub_schedule_may_have_no_rollup(
+    self: Stream, subject: bytes, directives: PublishHeaders, now: int
+) -> None:
+    """A schedule with Nats-Rollup: sub is refused as one with all is."""
+    if directives.rollup and directives.schedule.pattern:
+        raise errors.SCHEDULE_ROLLUP_INVALID()
+    Stream.check_schedule(self, subject, directives, now)
