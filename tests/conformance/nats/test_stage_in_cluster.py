@@ -51,6 +51,57 @@ def test_no_interest_is_an_answer_for_a_consumer_that_is_deleted() -> None:
         assert pull_status(session, session.name("D"), before=delete) == 503
 
 
+def test_a_message_is_sent_again_for_a_stream_that_has_just_got_its_subject() -> None:
+    with session_with(node_without_the_stream(cluster="three")) as session:
+        assert published(session, session.name("subject")) is None
+
+
+def test_without_a_cluster_no_interest_in_a_message_is_an_answer() -> None:
+    with session_with(node_without_the_stream(cluster="")) as session:
+        assert published(session, session.name("subject")) == 503
+
+
+def test_no_interest_is_an_answer_for_a_subject_that_no_stream_has() -> None:
+    with session_with(node_without_the_stream(cluster="three")) as session:
+        assert published(session, session.name("other")) == 503
+
+
+@pytest.mark.parametrize("subjects", [["$other"], ["$subject", "a..b"]])
+def test_no_interest_is_an_answer_after_another_update(subjects: list[str]) -> None:
+    """It takes the subject from the stream, or is refused: then what was there before is long known."""
+    with session_with(node_without_the_stream(cluster="three")) as session:
+
+        def update(stream: str) -> None:
+            names = [session.name(one[1:]) if one.startswith("$") else one for one in subjects]
+            session.stage.answer("STREAM.UPDATE", stream, body={"name": stream, "subjects": names})
+
+        assert published(session, session.name("subject"), before=update) == 503
+
+
+def published(
+    session: NatsSession, subject: str, before: Callable[[str], None] = lambda stream: None
+) -> int | None:
+    """The status of the answer to a message, right after the stream was created; None for a PubAck."""
+    stream = session.stage.stream("ORDERS", [session.name("subject")])
+    before(stream)
+    client, reply = session.connect(), session.inbox("reply")
+    client.send(Sub.make(reply, 1), Pub.make(subject, b"m", reply))
+    return status_code(client.arrival(2.0, "an answer").operation)
+
+
+def node_without_the_stream(cluster: str) -> Callable[[], Rewrite]:
+    """Answers the first two messages of each connection as if no stream listened on their subject."""
+
+    def change(operation: Operation) -> bytes | None:
+        if not isinstance(operation, Msg) or not operation.payload.startswith(b'{"stream":'):
+            return None
+        block = b"NATS/1.0 503\r\n\r\n"
+        head = f"HMSG {operation.subject} {operation.sid} {len(block)} {len(block)}\r\n"
+        return head.encode() + block + b"\r\n"
+
+    return node_that_learns(cluster, 2, change)
+
+
 def pull_status(
     session: NatsSession, consumer: str, before: Callable[[str], None] = lambda stream: None
 ) -> int | None:
