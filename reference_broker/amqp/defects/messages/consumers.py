@@ -165,9 +165,9 @@ def exclusive_consumers_push_in(broker: Broker) -> None:
     """An exclusive consumer is accepted on a queue that has consumers."""
     original = broker.consuming.check_exclusive_use
 
-    def check_exclusive_use(queue: Queue, *, wanted: bool) -> None:
-        if not wanted:
-            original(queue, exclusive=wanted)
+    def check_exclusive_use(queue: Queue, *, exclusive: bool) -> None:
+        if not exclusive:
+            original(queue, exclusive=exclusive)
 
     replace(broker.consuming, "check_exclusive_use", check_exclusive_use)
 
@@ -177,9 +177,9 @@ def exclusive_consumers_get_company(broker: Broker) -> None:
     """A second consumer is accepted on a queue that is consumed exclusively."""
     original = broker.consuming.check_exclusive_use
 
-    def check_exclusive_use(queue: Queue, *, wanted: bool) -> None:
-        if wanted:
-            original(queue, exclusive=wanted)
+    def check_exclusive_use(queue: Queue, *, exclusive: bool) -> None:
+        if exclusive:
+            original(queue, exclusive=exclusive)
 
     replace(broker.consuming, "check_exclusive_use", check_exclusive_use)
 

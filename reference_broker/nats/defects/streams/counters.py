@@ -30,9 +30,9 @@ def pub_counters_are_unknown(broker: Broker) -> None:
 
 @method_defect(Stream.derive_settings, "JS-PUB-057")
 def pub_counter_is_not_in_the_puback(self: Stream) -> None:
-    """The PubAck of a counter has no val."""
+    """The PubAck of a counter has value in place of val."""
     Stream.derive_settings(self)
-    self.puback_of_counter = self.puback[:-1] + b"%.0s}"
+    self.puback_of_counter = self.puback[:-1] + b',"value":"%d"}'
 
 
 @method_defect(Stream.add, "JS-PUB-057")
