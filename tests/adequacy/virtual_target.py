@@ -44,34 +44,41 @@ PROGRAM = ("the reference broker", "in this process")
 # The modules of the brokers are imported when they are needed: a mutant may be one.
 
 
-def nats_core(config: Mapping[str, Any]) -> CoreFactory:
-    """A NATS broker with this configuration."""
+def nats_core(config: Mapping[str, Any], defects: Sequence[str] = ()) -> CoreFactory:
+    """A NATS broker with this configuration, and with those of the defects that apply to it."""
 
     def make(write_queue: WriteQueue | None, files: Files | None, now: int, port: int) -> Core:
         from plumbline.reference_broker.nats.accounts import AccountsCore
         from plumbline.reference_broker.nats.assembly import build
         from plumbline.reference_broker.nats.config import Config
+        from plumbline.reference_broker.nats.defects import DefectNotApplicableError
         from plumbline.reference_broker.nats.jetstream.service import JetStream
 
-        whole = dict(config) if files is None else {**config, "jetstream": {"store_dir": "."}}
-        broker = build(Config.of(**whole), Random(SEED + port), write_queue=write_queue)
+        whole = Config.of(**(dict(config) if files is None else {**config, "jetstream": {"store_dir": "."}}))
+        chosen = defects
+        try:
+            broker = build(whole, Random(SEED + port), chosen, write_queue=write_queue)
+        except DefectNotApplicableError:  # a configuration without JetStream
+            chosen = ()
+            broker = build(whole, Random(SEED + port), write_queue=write_queue)
         broker.identity.port = port
         if files is not None and isinstance(broker.service, JetStream):
             broker.service.recover(files, now)
-        return AccountsCore(broker, Random(SEED)) if broker.config.accounts else broker
+        return AccountsCore(broker, Random(SEED), chosen) if broker.config.accounts else broker
 
     return make
 
 
-def amqp_core(settings: Mapping[str, Any]) -> CoreFactory:
-    """An AMQP broker with these settings."""
+def amqp_core(settings: Mapping[str, Any], defects: Sequence[str] = ()) -> CoreFactory:
+    """An AMQP broker with these settings and defects."""
 
     def make(write_queue: WriteQueue | None, files: Files | None, now: int, port: int) -> Core:
         from plumbline.reference_broker.amqp.assembly import build
         from plumbline.reference_broker.amqp.config import Config
 
         stored = {} if files is None else {"data_dir": "."}
-        broker = build(Config.of(**settings, **stored), Random(SEED + port), write_queue=write_queue)
+        config = Config.of(**settings, **stored)
+        broker = build(config, Random(SEED + port), defects, write_queue=write_queue)
         if files is not None:
             broker.recover(files, now)
         return broker
@@ -92,12 +99,13 @@ def warm_up() -> None:
 class VirtualTarget:
     """The servers of one protocol in their configurations, and the suite wired to them.
 
-    ``access`` is what ``run_check`` takes. Use it inside ``installed()``.
+    ``access`` is what ``run_check`` takes. Use it inside ``installed()``. ``defects``: deliberate faults.
     """
 
-    def __init__(self, protocol: str) -> None:
+    def __init__(self, protocol: str, defects: Sequence[str] = ()) -> None:
         importlib.import_module("plumbline.conformance.sessions.opening")  # whose clock is replaced, too
         self.protocol = protocol
+        self.defects = defects
         self.world = World()
         self._access: TargetAccess | None = None
 
@@ -115,13 +123,13 @@ class VirtualTarget:
 
     def _running(self) -> RunningTarget:
         if self.protocol == "amqp":
-            port = VirtualServer(self.world, amqp_core({})).port
+            port = VirtualServer(self.world, amqp_core({}, self.defects)).port
             url = parse_url(f"amqp://guest:guest@{HOST}:{port}/%2f")
             return RunningTarget(url, program=PROGRAM, takes_settings=True)
-        main = VirtualServer(self.world, nats_core(_main().config)).port
+        main = VirtualServer(self.world, nats_core(_main().config, self.defects)).port
         urls: dict[str, AnyUrl] = {}
         for name, variant in _variants().items():
-            port = VirtualServer(self.world, nats_core(variant.config)).port
+            port = VirtualServer(self.world, nats_core(variant.config, self.defects)).port
             urls[name] = NatsUrl.parse(variant.url(f"{HOST}:{port}"))
         return RunningTarget(NatsUrl.parse(f"nats://{HOST}:{main}"), urls, program=PROGRAM)
 
@@ -153,7 +161,7 @@ class VirtualTarget:
                 each.stop()
 
     def _own_nats(self, program: Sequence[str], config: Mapping[str, Any]) -> VirtualOwnServer:
-        return VirtualOwnServer(self.world, nats_core(config), "nats://")
+        return VirtualOwnServer(self.world, nats_core(config, self.defects), "nats://")
 
     def _own_amqp(self, program: Sequence[str], config: Mapping[str, Any]) -> VirtualOwnServer:
-        return VirtualOwnServer(self.world, amqp_core(config), "amqp://guest:guest@")
+        return VirtualOwnServer(self.world, amqp_core(config, self.defects), "amqp://guest:guest@")

@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
+from fnmatch import fnmatchcase
 from functools import cache
 from typing import Any
 
@@ -18,6 +19,7 @@ from msgspec import Struct
 from plumbline.conformance import suite
 from plumbline.conformance.check import Check, protocol_of
 from plumbline.conformance.requirements.catalogue import Catalogue
+from plumbline.conformance.runner.engine import run_check
 from plumbline.conformance.targets.running import RunningTarget
 from plumbline.conformance.targets.target import AccessRefusedError, NatsUrl, TargetAccess, open_target
 from plumbline.conformance.targets.urls import parse_url
@@ -31,7 +33,12 @@ from plumbline.reference_broker.nats.defects import DefectNotApplicableError
 from plumbline.reference_broker.nats.server import NatsBroker
 from plumbline.reference_broker.registry import Defect
 from plumbline.verdicts import CheckResult, Outcome
+from tests.adequacy.virtual_servers import ServerCrashError
+from tests.adequacy.virtual_target import VirtualTarget
 from tests.deciding import decided
+
+# A signal, TLS, and messages that the system puts into one segment.
+WITH_SOCKETS = ("CORE-100", "CORE-107", "AMQP-TLS-*")
 
 
 class Detection(Struct, frozen=True):
@@ -42,6 +49,7 @@ class Detection(Struct, frozen=True):
     red: tuple[str, ...]
     results: tuple[CheckResult, ...]
     unreachable: str = ""
+    crash: str = ""  # the traceback of a core that raised an exception: then the defect is badly written
     duration_s: float = 0.0
 
     @property
@@ -77,22 +85,52 @@ def speaks(defect: Defect[Any]) -> str:
     return protocol_of(defect.breaks[0])
 
 
+def _named(name: str, protocol: str) -> Defect[Any]:
+    (found,) = (one for one in all_defects() if one.name == name and speaks(one) == protocol)
+    return found
+
+
 def detect(defect: str, protocol: str, checks: Sequence[Check] | None = None) -> Detection:
     """Run ``checks`` (default: those of what it breaks) against a broker with this defect."""
     began = time.monotonic()
-    (found,) = (one for one in all_defects() if one.name == defect and speaks(one) == protocol)
-    breaks = found.breaks
-    chosen = checks_of(breaks) if checks is None else checks
+    found = _named(defect, protocol)
+    chosen = checks_of(found.breaks) if checks is None else checks
     with ExitStack() as running:
         try:
             serve = _serve_amqp if protocol == "amqp" else _serve_nats
             access = serve(defect, chosen, running)
         except (TargetUnreachable, AccessRefusedError) as error:
-            return Detection(defect, breaks, (), (), str(error), time.monotonic() - began)
+            return _detection(found, (), str(error), "", began)
         results = tuple(decided(check, access, catalogue()) for check in chosen)
-    failed = [result for result in results if result.outcome is Outcome.FAILED]
-    red = sorted({name for result in failed for name in result.requirements})
-    return Detection(defect, breaks, tuple(red), results, duration_s=time.monotonic() - began)
+    return _detection(found, results, "", "", began)
+
+
+def detect_without_sockets(defect: str, protocol: str) -> Detection:
+    """The same with cores in this process, on a clock that waiting moves: the result never depends on how
+    busy the machine is."""
+    began = time.monotonic()
+    found = _named(defect, protocol)
+    target = VirtualTarget(protocol, [defect])
+    with target.installed():
+        try:
+            access = target.access
+        except (TargetUnreachable, AccessRefusedError, ServerCrashError) as error:
+            return _detection(found, (), str(error), target.world.crash, began)
+        results = tuple(run_check(check, access, catalogue()) for check in checks_of(found.breaks))
+    return _detection(found, results, "", target.world.crash, began)
+
+
+def needs_sockets(defect: Defect[Any]) -> bool:
+    """Whether what it breaks cannot be seen without sockets, or without a process."""
+    return any(fnmatchcase(requirement, pattern) for requirement in defect.breaks for pattern in WITH_SOCKETS)
+
+
+def _detection(
+    defect: Defect[Any], results: tuple[CheckResult, ...], unreachable: str, crash: str, began: float
+) -> Detection:
+    red = {name for one in results if one.outcome is Outcome.FAILED for name in one.requirements}
+    duration_s = time.monotonic() - began
+    return Detection(defect.name, defect.breaks, tuple(sorted(red)), results, unreachable, crash, duration_s)
 
 
 def _serve_nats(defect: str, checks: Sequence[Check], running: ExitStack) -> TargetAccess:

@@ -6,14 +6,25 @@ import pytest
 
 from plumbline.conformance.requirements.catalogue import Catalogue
 from plumbline.verdicts import Level
-from tests.mutation.detection import all_defects, detect, speaks
+from tests.mutation.detection import all_defects, detect, detect_without_sockets, needs_sockets, speaks
 
-# make test-all runs it; some restart their broker several times, beside many others
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.slow  # make test-all runs it, and make mutation with sockets and a real clock
 
 
-@pytest.mark.parametrize(("protocol", "name"), [(speaks(defect), defect.name) for defect in all_defects()])
+@pytest.mark.parametrize(
+    ("protocol", "name"),
+    [(speaks(defect), defect.name) for defect in all_defects() if not needs_sockets(defect)],
+)
 def test_the_suite_sees_the_defect_at_the_requirement_it_breaks(protocol: str, name: str) -> None:
+    detection = detect_without_sockets(name, protocol)
+    assert not detection.missed, detection.evidence
+    assert not detection.crash
+
+
+@pytest.mark.parametrize(
+    ("protocol", "name"), [(speaks(defect), defect.name) for defect in all_defects() if needs_sockets(defect)]
+)
+def test_the_suite_sees_the_defect_of_a_process(protocol: str, name: str) -> None:
     detection = detect(name, protocol)
     assert not detection.missed, detection.evidence
 
