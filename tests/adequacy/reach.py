@@ -22,8 +22,8 @@ from plumbline.conformance.runner.engine import run_check
 from plumbline.reference_broker.shell import Core
 from plumbline.verdicts import CheckResult, Outcome
 from tests.adequacy.sources import import_all, modules
-from tests.adequacy.virtual_servers import VirtualServer, World
-from tests.adequacy.virtual_target import VirtualTarget
+from tests.virtual.servers import VirtualServer, World
+from tests.virtual.target import VirtualTarget
 
 Result = TypeVar("Result")
 

@@ -34,7 +34,7 @@ from tests.adequacy.mutants import Candidate
 from tests.adequacy.reach import Reach
 from tests.adequacy.results import Killed, Result, Status
 from tests.adequacy.sources import PACKAGE
-from tests.adequacy.virtual_target import VirtualTarget, warm_up
+from tests.virtual.target import VirtualTarget, warm_up
 
 START_S = 3.0  # of the processor, to start a broker with a mutant
 CHECK_S = 2.0  # and for a check, beyond what it takes ordinarily,

@@ -33,9 +33,9 @@ from plumbline.reference_broker.nats.defects import DefectNotApplicableError
 from plumbline.reference_broker.nats.server import NatsBroker
 from plumbline.reference_broker.registry import Defect
 from plumbline.verdicts import CheckResult, Outcome
-from tests.adequacy.virtual_servers import ServerCrashError
-from tests.adequacy.virtual_target import VirtualTarget
 from tests.deciding import decided
+from tests.virtual.servers import ServerCrashError
+from tests.virtual.target import VirtualTarget
 
 # A signal, TLS, and messages that the system puts into one segment.
 WITH_SOCKETS = ("CORE-100", "CORE-107", "AMQP-TLS-*")

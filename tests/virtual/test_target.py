@@ -15,8 +15,8 @@ from plumbline.conformance.suite import all_checks, select
 from plumbline.reference_broker.nats.accounts import AccountsCore
 from plumbline.verdicts import CheckResult, Outcome
 from tests.adequacy.reach import measure
-from tests.adequacy.virtual_servers import HOST
-from tests.adequacy.virtual_target import VirtualTarget
+from tests.virtual.servers import HOST
+from tests.virtual.target import VirtualTarget
 
 checks = cache(all_checks)
 catalogue = cache(Catalogue.load)

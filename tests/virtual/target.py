@@ -27,7 +27,7 @@ from plumbline.conformance.targets.urls import AnyUrl, NatsUrl, parse_url
 from plumbline.conformance.targets.variants import amqp_variants, main_server, variants
 from plumbline.reference_broker.shell import Core
 from plumbline.reference_broker.write_queue import Files, WriteQueue
-from tests.adequacy.virtual_servers import (
+from tests.virtual.servers import (
     HOST,
     CoreFactory,
     ServerCrashError,
