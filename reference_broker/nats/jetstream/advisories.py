@@ -30,6 +30,14 @@ def stream_action(stream: Stream, event: str, action: str, now: int) -> None:
     stream.jetstream.advise(subject, "advisory.v1.stream_action", {"stream": name, "action": action}, now)
 
 
+def batch_abandoned(stream: Stream, batch_id: str, reason: str, now: int) -> None:
+    """``reason`` is incomplete, large or timeout. ADR-50."""
+    name = stream.config.name
+    fields = {"stream": name, "batch": batch_id, "reason": reason}
+    subject = f"{_ADVISORY}.STREAM.BATCH_ABANDONED.{name}"
+    stream.jetstream.advise(subject, "advisory.v1.stream_batch_abandoned", fields, now)
+
+
 def consumer_action(consumer: Consumer, event: str, action: str, now: int) -> None:
     """``event`` is CREATED or DELETED; ``action`` create or delete."""
     _publish_advisory(

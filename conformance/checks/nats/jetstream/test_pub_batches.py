@@ -6,13 +6,15 @@ import json
 from typing import Any
 
 from plumbline.conformance.check import verifies
-from plumbline.conformance.checks.nats.jetstream.api_answers import object_in
+from plumbline.conformance.checks.nats.jetstream.api_answers import object_in, shows
 from plumbline.conformance.nats.session import NatsSession
 from plumbline.conformance.outcomes import Unsupported
-from plumbline.wire.nats import HPub
+from plumbline.wire.nats import HPub, Msg, Sub
 from plumbline.wire.nats.jetstream import ApiError
 
 LESS_S = 6.0  # of the 10 seconds after which a batch is abandoned; twice as much is more than them
+QUIET_S, REPORTED_WITHIN_S = 8.0, 6.0  # of the same 10 seconds
+ABANDONED = "$JS.EVENT.ADVISORY.STREAM.BATCH_ABANDONED"
 INCOMPLETE = 10176
 TOO_LARGE = 10199
 MOST_MESSAGES, MOST_BATCHES = 1000, 50
@@ -37,6 +39,23 @@ def test_an_idle_batch_is_abandoned(session: NatsSession) -> None:
         busy.get("count") == 3, "the other batch is not stored", expected="count 3", actual=json.dumps(busy)
     )
     stage.expect_stream(stream, messages=3)
+
+
+@verifies("JS-ADV-020", source='ADR-50, "Abandonment Advisories"', since="2.12", is_long=True)
+def test_an_idle_batch_is_reported_when_it_is_abandoned(session: NatsSession) -> None:
+    """A batch without a message is reported after 10 s, with the reason timeout, and not in the first 8."""
+    session.needs("headers")
+    client, subject = session.connect(), session.name("s")
+    stream = session.stage.stream("S", [subject], allow_atomic=True)
+    client.send(Sub.make(f"{ABANDONED}.{stream}", 1))
+    client.flush()
+    _is_begun(session, subject, "idle")
+    client.expect_silence(QUIET_S)
+    event = object_in(client.expect(Msg, within=REPORTED_WITHIN_S), "an advisory")
+    shows(session, event, "type", "io.nats.jetstream.advisory.v1.stream_batch_abandoned")
+    shows(session, event, "stream", stream)
+    shows(session, event, "batch", "idle")
+    shows(session, event, "reason", "timeout")
 
 
 @verifies("JS-PUB-077", source='ADR-50, "Server Behavior Design"')

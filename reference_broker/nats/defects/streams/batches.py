@@ -11,7 +11,7 @@ from plumbline.reference_broker.nats.defects.methods import (
     jetstream_of,
     method_defect,
 )
-from plumbline.reference_broker.nats.jetstream import errors
+from plumbline.reference_broker.nats.jetstream import advisories, errors
 from plumbline.reference_broker.nats.jetstream.errors import JetStreamError
 from plumbline.reference_broker.nats.jetstream.streams.batches import (
     COMMIT,
@@ -130,6 +130,39 @@ def pub_batches_are_abandoned_after_five_seconds(self: Stream) -> None:
     """A batch is abandoned once it has had no message for 5 seconds."""
     Stream.derive_settings(self)
     self.batches = _HalfAsLong(self)
+
+
+class _ReportedEarly(Batches):
+    def batch_of(self, position: BatchPosition, now: int) -> Batch:
+        self.timer.set_earliest(now + FORGOTTEN_AFTER // 2)
+        return super().batch_of(position, now)
+
+    def forget(self, now: int) -> None:
+        for batch_id, batch in self.open.items():
+            if batch.last_message_at <= now - FORGOTTEN_AFTER // 2:
+                advisories.batch_abandoned(self.stream, batch_id, "timeout", now)
+
+
+@method_defect(Stream.derive_settings, "JS-ADV-020")
+def pub_idle_batches_are_reported_after_five_seconds(self: Stream) -> None:
+    """A batch without a message is reported after 5 seconds, and goes on."""
+    Stream.derive_settings(self)
+    self.batches = _ReportedEarly(self)
+
+
+class _Committed(Batches):
+    def commit(
+        self, position: BatchPosition, messages: list[StagedMessage], now: int
+    ) -> tuple[StoredMessage | None, bytes]:
+        advisories.batch_abandoned(self.stream, position.batch_id, "incomplete", now)
+        return super().commit(position, messages, now)
+
+
+@method_defect(Stream.derive_settings, "JS-ADV-019")
+def pub_committed_batches_are_reported(self: Stream) -> None:
+    """A batch that is committed is reported as given up."""
+    Stream.derive_settings(self)
+    self.batches = _Committed(self)
 
 
 class _Unchecked(Batches):

@@ -12,7 +12,7 @@ from weakref import proxy
 import msgspec
 from msgspec import Struct
 
-from plumbline.reference_broker.nats.jetstream import errors
+from plumbline.reference_broker.nats.jetstream import advisories, errors
 from plumbline.reference_broker.nats.jetstream.streams.admission import Room
 from plumbline.reference_broker.nats.jetstream.streams.publish import read_directives
 from plumbline.reference_broker.nats.jetstream.streams.store import StoredMessage
@@ -83,6 +83,7 @@ class Batches:
     def __init__(self, stream: Stream) -> None:
         self.stream: Stream = proxy(stream)  # which has this
         self.open: dict[str, Batch] = {}
+        self.timer = stream.jetstream.timers.timer(self.forget)
 
     def accept(
         self, position: BatchPosition, message: StagedMessage, now: int
@@ -92,12 +93,13 @@ class Batches:
         self.forget(now)
         batch = self.batch_of(position, now)
         batch.last_message_at = now
+        self.timer.set_earliest(now + FORGOTTEN_AFTER)
         is_marker = self.is_marker(position)
         if position.sequence != len(batch.messages) + 1 or (is_marker and not batch.messages):
-            del self.open[position.batch_id]
+            self.abandon(position.batch_id, "incomplete", now)
             raise errors.BATCH_INCOMPLETE()
         if position.sequence - is_marker > self.largest:
-            del self.open[position.batch_id]
+            self.abandon(position.batch_id, "large", now)
             raise errors.BATCH_TOO_LARGE(size=self.largest)
         if is_marker:
             batch.messages[-1] = _as_last(batch.messages[-1])
@@ -170,7 +172,16 @@ class Batches:
         return stream.accept_one(last.subject, last.header_block, last.payload, now)
 
     def forget(self, now: int) -> None:
+        """Give up what had no message for too long."""
         for batch_id in [
             name for name, batch in self.open.items() if batch.last_message_at <= now - FORGOTTEN_AFTER
         ]:
-            del self.open[batch_id]
+            self.abandon(batch_id, "timeout", now)
+        if self.open:
+            first = min(batch.last_message_at for batch in self.open.values())
+            self.timer.set_earliest(first + FORGOTTEN_AFTER)
+
+    def abandon(self, batch_id: str, reason: str, now: int) -> None:
+        """Give up a batch. One of which nothing was accepted was none."""
+        if self.open.pop(batch_id).messages:
+            advisories.batch_abandoned(self.stream, batch_id, reason, now)

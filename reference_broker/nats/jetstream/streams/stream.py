@@ -482,6 +482,7 @@ class Stream(StreamAdmission):
             self.discard_consumer(consumer, now)
         self.age_timer.clear()
         self.lifetime_timer.clear()
+        self.batches.timer.clear()
         if self.scheduler is not None:
             self.scheduler.timer.clear()
         if self.files is not None:
