@@ -51,22 +51,31 @@ def nats_core(config: Mapping[str, Any], defects: Sequence[str] = ()) -> CoreFac
         from plumbline.reference_broker.nats.accounts import AccountsCore
         from plumbline.reference_broker.nats.assembly import build
         from plumbline.reference_broker.nats.config import Config
-        from plumbline.reference_broker.nats.defects import DefectNotApplicableError
         from plumbline.reference_broker.nats.jetstream.service import JetStream
 
         whole = Config.of(**(dict(config) if files is None else {**config, "jetstream": {"store_dir": "."}}))
-        chosen = defects
-        try:
-            broker = build(whole, Random(SEED + port), chosen, write_queue=write_queue)
-        except DefectNotApplicableError:  # a configuration without JetStream
-            chosen = ()
-            broker = build(whole, Random(SEED + port), write_queue=write_queue)
+        chosen = _applicable(whole, defects)
+        broker = build(whole, Random(SEED + port), chosen, write_queue=write_queue)
         broker.identity.port = port
         if files is not None and isinstance(broker.service, JetStream):
             broker.service.recover(files, now)
         return AccountsCore(broker, Random(SEED), chosen) if broker.config.accounts else broker
 
     return make
+
+
+def _applicable(config: Any, defects: Sequence[str]) -> Sequence[str]:
+    """The defects; none in a configuration without the JetStream that they need."""
+    if not defects:
+        return ()
+    from plumbline.reference_broker.nats.assembly import build
+    from plumbline.reference_broker.nats.defects import DefectNotApplicableError
+
+    try:
+        build(config, Random(SEED), defects)
+    except DefectNotApplicableError:
+        return ()
+    return defects
 
 
 def amqp_core(settings: Mapping[str, Any], defects: Sequence[str] = ()) -> CoreFactory:
