@@ -15,6 +15,7 @@ from plumbline.conformance.trace.check import load_checks
 from plumbline.reference_broker.nats.server import NatsBroker
 from plumbline.servers.nats.nats_server import NatsServer
 from tests.conformance.explore.worlds import SEED, access, reference, search
+from tests.virtual.target import VirtualTarget
 
 pytestmark = pytest.mark.slow  # make test-all runs it
 
@@ -44,12 +45,11 @@ def test_a_defect_is_found_with_a_trace_that_shows_it(defect: str, tmp_path: Pat
     with search(Budget(PATIENCE_S, differences=1, shrinking=SHRINKING_S), defect) as explored:
         explored.run()
         (found,) = explored.divergences.values()
-        target = explored.target
-        path = write_trace(found, tmp_path, target, "2.15")
-        with pytest.raises(Failed):
-            play(path, target)
-    with NatsBroker.in_thread(jetstream=True) as sound:
-        play(path, access(sound, "again"))
+        path = write_trace(found, tmp_path, explored.target, "2.15")
+    with VirtualTarget("nats", [defect]).installed() as broken, pytest.raises(Failed):
+        play(path, broken.access)
+    with VirtualTarget("nats").installed() as sound:
+        play(path, sound.access)
 
 
 def test_a_sound_target_differs_in_nothing() -> None:
