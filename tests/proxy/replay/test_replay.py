@@ -30,9 +30,10 @@ async def pull(client: Client) -> None:
     """Acknowledgements of every kind: their subjects are of the run."""
     jetstream = client.jetstream()
     await jetstream.add_stream(name="ORDERS", subjects=["ORDERS.>"])
-    orders = await jetstream.pull_subscribe("ORDERS.*", durable="DISPATCH", stream="ORDERS")
     for number in range(3):
         await jetstream.publish("ORDERS.new", b"order %d" % number)
+    # A consumer that is there before counts a message as pending only a moment after its PubAck.
+    orders = await jetstream.pull_subscribe("ORDERS.*", durable="DISPATCH", stream="ORDERS")
     first, second, third = await orders.fetch(3, timeout=WAIT_S)
     await first.ack_sync()
     await second.nak()
