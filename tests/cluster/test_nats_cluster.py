@@ -189,9 +189,13 @@ def test_an_interrupted_run_leaves_no_process(
     )
     with process:
         assert process.stdout is not None
+        lines: list[str] = []
         for line in process.stdout:
+            lines.append(line)
             if line.rstrip().endswith("begins"):
                 break
+        else:
+            pytest.fail("".join(lines))
         children = _children(process.pid)
         assert len(children) == 4  # three nodes and the relays
         process.send_signal(number)
