@@ -31,6 +31,8 @@ from plumbline.wire.nats import (
 )
 
 ARRIVES_WITHIN_S = 2.0
+SILENT_S = 0.5  # for a request that may have no answer
+ANSWERS_WITHIN_S = 10.0  # for one that has; a busy server answers late
 UNTIL_STATUS = -1
 QUIET_S = 0.02  # how long nothing must come before we believe that nothing comes
 PROCESSED_S = 0.05  # an ack without a reply is processed later, and no event shows when
@@ -161,14 +163,20 @@ class Player:
         while (left := end - time.monotonic()) > 0:
             self.read(left)
 
-    def request(self, subject: str, body: Any = b"", headers: list[tuple[str, str]] | None = None) -> Any:
+    def request(
+        self,
+        subject: str,
+        body: Any = b"",
+        headers: list[tuple[str, str]] | None = None,
+        within: float = SILENT_S,
+    ) -> Any:
         """Send with a reply inbox of its own; the reply, written down, decoded if it is JSON."""
         self.requests += 1
         inbox = f"_INBOX.p.request.{self.requests}"
         payload = body if isinstance(body, bytes) else msgspec.json.encode(body)
         sent = HPub.make(subject, headers, payload, inbox) if headers else Pub.make(subject, payload, inbox)
         self.write(sent)
-        deadline = time.monotonic() + 0.5
+        deadline = time.monotonic() + within
         while (reply := self.reply_on(inbox)) is None and time.monotonic() < deadline:
             self.read(deadline - time.monotonic())
         shown = "" if isinstance(body, bytes) else payload.decode()
@@ -243,7 +251,7 @@ class Player:
     def state(self, stream: str, consumer: str) -> None:
         """The counters of a consumer, written as the facts page does."""
         log, self.log = self.log, []
-        info = self.api(f"CONSUMER.INFO.{stream}.{consumer}")
+        info = self.request(f"$JS.API.CONSUMER.INFO.{stream}.{consumer}", within=ANSWERS_WITHIN_S)
         self.log = log
         delivered, floor = info["delivered"], info["ack_floor"]
         self.log.append(
