@@ -58,17 +58,21 @@ def refused_stream_updates_are_done(broker: Broker) -> None:
     _changes_streams(broker, "stream_update")
 
 
-@defect("JS-API-212")
-def refused_restores_remove_the_messages(broker: Broker) -> None:
-    """STREAM.RESTORE over a stream is refused, and its messages are removed."""
-    jetstream = jetstream_of(broker)
+def _empties_streams(broker: Broker, kind: str) -> None:
+    """A request of this kind that is refused removes all messages of its stream."""
 
     def change(fields: Fields, request: Request) -> None:
-        stream = jetstream.streams.get(request.names[0])
+        stream = jetstream_of(broker).streams.get(request.names[0])
         if "error" in fields and stream is not None:
             stream.purge(request.now)
 
-    alter_answer(broker, "stream_restore", change)
+    alter_answer(broker, kind, change)
+
+
+@defect("JS-API-212")
+def refused_restores_remove_the_messages(broker: Broker) -> None:
+    """STREAM.RESTORE over a stream is refused, and its messages are removed."""
+    _empties_streams(broker, "stream_restore")
 
 
 @defect("JS-API-031")
@@ -128,15 +132,10 @@ def refused_removals_are_done(broker: Broker) -> None:
     """A purge that is refused empties the stream, a delete that is refused takes the first message."""
     jetstream = jetstream_of(broker)
 
-    def purge(fields: Fields, request: Request) -> None:
-        stream = jetstream.streams.get(request.names[0])
-        if "error" in fields and stream is not None:
-            stream.purge(request.now)
-
     def delete(fields: Fields, request: Request) -> None:
         stream = jetstream.streams.get(request.names[0])
         if "error" in fields and stream is not None:
             stream.remove(stream.store.first_seq, request.now)
 
-    alter_answer(broker, "stream_purge", purge)
+    _empties_streams(broker, "stream_purge")
     alter_answer(broker, "stream_msg_delete", delete)
