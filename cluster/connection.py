@@ -7,13 +7,29 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeVar
 
 from plumbline.bounds import CLUSTER_REMARKS, CLUSTER_UNSENT_BYTES
 from plumbline.wire.errors import ProtocolError
 
 UNSENT_BYTES = 1 << 20  # more is not written to a node that does not read
+PREPARED_WITHIN_S = 30.0
+
+Answer = TypeVar("Answer")
+
+
+async def until_answered(request: Callable[[], Awaitable[Answer]]) -> Answer:
+    """The answer to a request that may be sent again, before a run begins: nodes that elect a leader may
+    answer the first one never, and busy ones late. Raises ``TimeoutError`` after half a minute."""
+    deadline = time.monotonic() + PREPARED_WITHIN_S
+    while True:
+        try:
+            return await request()
+        except TimeoutError:
+            if time.monotonic() > deadline:
+                raise
 
 
 class BaseConnection(asyncio.Protocol):

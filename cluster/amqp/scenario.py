@@ -15,6 +15,7 @@ from plumbline.cluster.amqp.history import QueueHistory
 from plumbline.cluster.amqp.judging import judge
 from plumbline.cluster.amqp.nodes import RelayedRabbitMQ
 from plumbline.cluster.amqp.workload import QueueConsumer, QueueDrain, QueueProcesses, QueuePublisher
+from plumbline.cluster.connection import until_answered
 from plumbline.cluster.history import AttemptOutcome
 from plumbline.cluster.judging import ClusterJudgement
 from plumbline.cluster.plan import OF_POWER, FaultType
@@ -57,7 +58,9 @@ class QueueScenario:
         )
         try:
             url = self.nodes.processes.url_of(0)
-            connection = await ChannelConnection.open(url, [declare], lambda method, now: None)
+            connection = await until_answered(
+                lambda: ChannelConnection.open(url, [declare], lambda method, now: None)
+            )
         except OSError as problem:
             raise TargetUnreachable(
                 f"the queue could not be declared: {str(problem) or 'no answer'}"

@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar
 
+from plumbline.cluster.connection import until_answered
 from plumbline.cluster.history import Retention
 from plumbline.cluster.judging import ClusterJudgement
 from plumbline.cluster.nats.consumers.history import ConsumerHistory
@@ -39,7 +40,7 @@ from plumbline.wire.units import SECOND
 HEALED_WITHIN_S = 120.0
 LOOK_EVERY_S = 0.25
 LOOKS = 2  # one after another with the same state
-CREATED_WITHIN_S = 60.0
+CREATED_WITHIN_S = 30.0
 CREATE_AGAIN_AFTER_S = 10.0  # without an answer
 NO_PEERS = 10005  # err_code: "no suitable peers for placement"
 SAME_WITHIN_S = 30.0
@@ -77,7 +78,7 @@ class StreamScenario:
         }
         requests = Requests(f"_INBOX.{self._stream}.C")
         try:
-            await requests.connect(self.nodes.processes.url_of(0))
+            await until_answered(lambda: requests.connect(self.nodes.processes.url_of(0)))
             await _create(requests, f"STREAM.CREATE.{self._stream}", config)
             replicas = self._options.nodes
             name = f"CONSUMER.DURABLE.CREATE.{self._stream}.{CONSUMER}"
@@ -220,18 +221,9 @@ class StreamScenario:
 
 async def _create(requests: Requests, name: str, config: object) -> None:
     """Raises ``OSError`` without an answer, ``TargetUnreachable`` at a refusal. Nodes may not know each other
-    yet, and a request that comes while they elect a leader gets no answer: it is sent again, and what exists
-    with this configuration is a success."""
+    yet. What exists with this configuration is no error."""
     deadline = time.monotonic() + CREATED_WITHIN_S
-    while True:
-        try:
-            error = (await requests.api(name, config, CREATE_AGAIN_AFTER_S)).error
-        except TimeoutError:
-            if time.monotonic() > deadline:
-                raise
-            continue
-        if error is None:
-            return
+    while error := (await until_answered(lambda: requests.api(name, config, CREATE_AGAIN_AFTER_S))).error:
         if error.err_code != NO_PEERS or time.monotonic() > deadline:
             raise TargetUnreachable(f"{name} was refused: {error}")
         await asyncio.sleep(LOOK_EVERY_S)
