@@ -17,6 +17,7 @@ from plumbline.proxy.record import recorded
 from plumbline.reference_broker.amqp.server import AmqpBroker
 from plumbline.servers.amqp.rabbitmq import RabbitMQ
 from tests.captures.test_trace_writer import COMMAND, traced, verify
+from tests.patience import HANGS_AFTER_S
 
 ODD_TEXT = b' {curly} | bar \\ back "quoted" * \r\n\t\x00\xff caf\xc3\xa9 within 5s '
 ODD_HEADERS = {"a": 1, "b": "{x}", "c": ["*", True], "d": {"deep": "ORDERS"}}
@@ -136,6 +137,8 @@ def test_a_change_of_the_broker_fails_the_trace(tmp_path: Path) -> None:
     with AmqpBroker.in_thread() as url:
         result = tmp_path / "r.json"
         command = [*COMMAND, "verify", url, "--trace", str(trace), "--json", str(result)]
-        assert subprocess.run(command, capture_output=True, check=False, timeout=60).returncode == 1
+        assert (
+            subprocess.run(command, capture_output=True, check=False, timeout=HANGS_AFTER_S).returncode == 1
+        )
     (check,) = json.loads(result.read_text())["checks"]
     assert "redelivered" in check["message"]

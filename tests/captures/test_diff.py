@@ -21,6 +21,7 @@ from plumbline.proxy.record import recorded
 from plumbline.servers.nats.nats_server import NatsServer
 from plumbline.wire.nats import Connect, HMsg, Info, Msg, Operation, Ping, Pub, Sub
 from plumbline.wire.sender import Direction
+from tests.patience import HANGS_AFTER_S
 
 TO_SERVER, TO_CLIENT = Direction.TO_SERVER, Direction.TO_CLIENT
 COMMAND = [sys.executable, "-m", "plumbline", "diff"]
@@ -129,7 +130,12 @@ def test_extra_message_of_real_client_is_a_difference(nats_server: NatsServer, t
 
     def diff(*arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [*COMMAND, *arguments], capture_output=True, text=True, check=False, timeout=60, cwd=tmp_path
+            [*COMMAND, *arguments],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=HANGS_AFTER_S,
+            cwd=tmp_path,
         )
 
     same = diff("one", "two")
@@ -147,7 +153,12 @@ def test_extra_message_of_real_client_is_a_difference(nats_server: NatsServer, t
 @pytest.mark.parametrize("arguments", [["nowhere", "nowhere"], [".", "."]])
 def test_incomparable_captures_are_rejected(arguments: list[str], tmp_path: Path) -> None:
     done = subprocess.run(
-        [*COMMAND, *arguments], capture_output=True, text=True, check=False, timeout=60, cwd=tmp_path
+        [*COMMAND, *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=HANGS_AFTER_S,
+        cwd=tmp_path,
     )
     assert done.returncode == 2
     assert "no " in done.stderr

@@ -40,6 +40,7 @@ from plumbline.wire.amqp import PROTOCOL_HEADER, Method
 from plumbline.wire.sender import Direction
 from tests.cli.command import PLUMBLINE, ROOT, environment, one_sentence
 from tests.fuzz.capture_samples import SAMPLES
+from tests.patience import HANGS_AFTER_S
 
 ASKS, ANSWERS = Direction.TO_SERVER, Direction.TO_CLIENT
 HEAD = section_header("tests") + interface("i", "d")
@@ -271,5 +272,5 @@ def test_mutants_of_captures_keep_the_rules() -> None:
     """A few of them, new ones each time: ``python -m tests.fuzz.captures`` runs for long."""
     arguments = ("--seconds", "20", "--count", "100", "--seed", str(time.time_ns()))
     command = [sys.executable, "-m", "tests.fuzz.captures", *arguments]  # whose memory is bounded, too
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=HANGS_AFTER_S, check=False)
     assert ended.returncode == 0, ended.stdout + ended.stderr

@@ -16,6 +16,7 @@ from plumbline.captures.judging import CaptureJudge, RecordingJudge
 from plumbline.monitors import Violation
 from plumbline.proxy.addresses import Endpoint
 from plumbline.proxy.record import recorded
+from tests.patience import HANGS_AFTER_S
 from tests.proxy.peers import connect, receive, server
 
 CONNECT = b'CONNECT {"verbose":false}\r\n'
@@ -60,11 +61,13 @@ def test_a_capture_shows_what_the_traffic_broke(capture: Path) -> None:
 
 def test_show_prints_violations_and_ends_with_one(capture: Path) -> None:
     command = [sys.executable, "-m", "plumbline", "show", str(capture), "--violations"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=HANGS_AFTER_S)
     assert done.returncode == 1, done.stderr
     assert done.stdout.count("live-subscription: server broke CORE-088") == 2
     assert "message 2 after a PONG that came later than UNSUB" in done.stdout
-    lines = subprocess.run([*command, "--json"], capture_output=True, text=True, check=False, timeout=60)
+    lines = subprocess.run(
+        [*command, "--json"], capture_output=True, text=True, check=False, timeout=HANGS_AFTER_S
+    )
     assert [json.loads(line)["rule"] for line in lines.stdout.splitlines()] == RULES
 
 
@@ -77,7 +80,7 @@ def test_show_of_sound_traffic_ends_with_zero(tmp_path: Path) -> None:
         client.sendall(ASKED)
         receive(client, len(ANSWER[:22]))
     command = [sys.executable, "-m", "plumbline", "show", str(tmp_path), "--violations"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=HANGS_AFTER_S)
     assert (done.returncode, done.stdout) == (0, "")
 
 
@@ -144,6 +147,6 @@ def test_record_prints_violations_while_recording(tmp_path: Path) -> None:
                 seen = next(line for line in lines if line.startswith("subject-matches"))
             recorder.send_signal(signal.SIGINT)
             rest = recorder.stdout.read()
-            assert recorder.wait(30) == 1
+            assert recorder.wait(HANGS_AFTER_S) == 1
     assert "server broke CORE-083" in seen
     assert "3 violations" in rest

@@ -16,13 +16,16 @@ import pytest
 from plumbline.captures.operations import OperationReader, OperationRow
 from plumbline.captures.segments import ACK, Address, Segment
 from plumbline.proxy.record import recorded
+from tests.patience import HANGS_AFTER_S
 from tests.proxy.peers import PATIENCE_S, connect, echo, receive, server
 
 COMMAND = [sys.executable, "-m", "plumbline", "show"]
 
 
 def show(*arguments: str, code: int = 0) -> list[str]:
-    done = subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(
+        [*COMMAND, *arguments], capture_output=True, text=True, check=False, timeout=HANGS_AFTER_S
+    )
     assert done.returncode == code, done.stderr
     return (done.stdout + done.stderr).splitlines()
 

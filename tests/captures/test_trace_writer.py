@@ -14,6 +14,7 @@ from nats.aio.client import Client
 
 from plumbline.proxy.record import recorded
 from plumbline.servers.nats.nats_server import NatsServer
+from tests.patience import HANGS_AFTER_S
 
 COMMAND = [sys.executable, "-m", "plumbline"]
 ODD_TEXT = b' {curly} | bar \\ back "quoted" * \r\n\t\x00\xff caf\xc3\xa9 within 5s '
@@ -28,10 +29,10 @@ async def core(client: Client) -> None:
     await client.publish("news.headed", b"body", headers={"A": "b | c", "X": "{y}"})
     await client.publish("news.alone", headers={"A": "b"})
     for _ in range(4):
-        await came.next_msg(WAIT_S)
+        await came.next_msg(HANGS_AFTER_S)
     await came.unsubscribe(limit=5)
     await client.publish("news.last", b"within 10ms")
-    await came.next_msg(WAIT_S)
+    await came.next_msg(HANGS_AFTER_S)
     await client.flush()
 
 
@@ -56,7 +57,7 @@ async def push(client: Client) -> None:
     jetstream = client.jetstream()
     came = await jetstream.subscribe("BEFORE.x", stream="BEFORE")
     await jetstream.publish("BEFORE.x", b"one")
-    message = await came.next_msg(WAIT_S)
+    message = await came.next_msg(HANGS_AFTER_S)
     await message.ack_sync()
     await came.unsubscribe()
 
@@ -75,7 +76,9 @@ def play(url: str, session: Session) -> None:
 def traced(captures: Path, *connections: str) -> Path:
     place = captures / "recorded.trace"
     chosen = [part for number in connections for part in ("--connection", number)]
-    subprocess.run([*COMMAND, "trace", str(captures), *chosen, "-o", str(place)], check=True, timeout=60)
+    subprocess.run(
+        [*COMMAND, "trace", str(captures), *chosen, "-o", str(place)], check=True, timeout=HANGS_AFTER_S
+    )
     return place
 
 
@@ -85,7 +88,7 @@ def verify(url: str, trace: Path) -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=HANGS_AFTER_S,
     )
     assert done.returncode == 0, f"{trace.read_text()}\n{done.stdout}{done.stderr}"
 
@@ -120,9 +123,9 @@ async def talk(url: str) -> None:
         came = await listener.subscribe("news.*")
         probe = await listener.subscribe("probe")  # a flush() may overtake what is pending
         await listener.publish("probe")
-        await probe.next_msg(WAIT_S)
+        await probe.next_msg(HANGS_AFTER_S)
         await speaker.publish("news.a", b"one")
-        await came.next_msg(WAIT_S)
+        await came.next_msg(HANGS_AFTER_S)
 
 
 def test_several_connections_have_names_and_their_order(nats_server: NatsServer, tmp_path: Path) -> None:
@@ -158,7 +161,7 @@ def test_untraceable_capture_is_rejected(
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=HANGS_AFTER_S,
     )
     assert done.returncode == 2
     assert message in done.stderr

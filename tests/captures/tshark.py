@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import servers_required
+from tests.patience import HANGS_AFTER_S
 
 COMMAND = "apt-get install tshark (or: make servers)"
 CUT_SHORT = 2  # its exit code for a file that ends in the middle of a packet
@@ -29,6 +30,6 @@ def fields(path: Path, *names: str, where: str = "frame", options: Sequence[str]
     """These fields of each packet that the display filter takes."""
     command = [require(), "-r", str(path), "-T", "fields", "-E", "separator=|", "-Y", where, *options]
     command += [part for name in names for part in ("-e", name)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=HANGS_AFTER_S, check=False)
     assert done.returncode in (0, CUT_SHORT), done.stderr
     return [line.split("|") for line in done.stdout.splitlines()]

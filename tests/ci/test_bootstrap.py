@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from plumbline.ci import bootstrap
+from tests.patience import HANGS_AFTER_S
 
 pytestmark = pytest.mark.slow  # make test-all runs it
 
@@ -103,7 +104,7 @@ def run_bootstrap(project: Path, *flags: str, **environment: str) -> subprocess.
         env={**kept, "PIP_INDEX_URL": closed, **environment},
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=HANGS_AFTER_S,
         check=False,
     )
 

@@ -18,6 +18,8 @@ from xml.etree import ElementTree
 import pytest
 from ruamel.yaml import YAML
 
+from tests.patience import HANGS_AFTER_S
+
 pytestmark = pytest.mark.slow  # make test-all runs it
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -46,7 +48,13 @@ def environment(tmp_path: Path) -> dict[str, str]:
 
 def run(command: list[str], environment: dict[str, str], folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        command, env=environment, cwd=folder, capture_output=True, text=True, timeout=100, check=False
+        command,
+        env=environment,
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=HANGS_AFTER_S,
+        check=False,
     )
 
 

@@ -14,6 +14,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from tests.patience import HANGS_AFTER_S
+
 ROOT = Path(__file__).parents[2]
 PLUMBLINE = (sys.executable, "-m", "plumbline")
 # Installing Plumbline registers its plugin; in a bare checkout it is named.
@@ -21,7 +23,6 @@ BY_HAND = (
     *(sys.executable, "-m", "pytest", "-p", "no:cacheprovider"),
     *(() if entry_points(group="pytest11", name="plumbline") else ("-p", "plumbline.pytest_plugin")),
 )
-HANGS_AFTER_S = 300  # it ends what hangs, also on a machine that does much else
 
 # A trace of a user's own with a table of cases: one passes, one fails in line 10.
 TABLED = """title     A trace of one's own: {name}

@@ -16,11 +16,12 @@ from plumbline.proxy.record import recorded
 from plumbline.servers.amqp.rabbitmq import RabbitMQ
 from plumbline.servers.nats.nats_server import NatsServer
 from tests.nats_py import flushed
+from tests.patience import HANGS_AFTER_S
 
 
 def audit(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "plumbline", "audit", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=HANGS_AFTER_S)
 
 
 async def publish_and_subscribe(publish_at: str, subscribe_at: str) -> None:

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from plumbline.reference_broker.nats.defects import all_defects
+from tests.patience import HANGS_AFTER_S
 
 COMMAND = [sys.executable, "-m", "plumbline", "broker", "nats"]
 
@@ -40,7 +41,9 @@ def info(line: str) -> dict[str, Any]:
 
 
 def run(*flags: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*COMMAND, *flags], capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(
+        [*COMMAND, *flags], capture_output=True, text=True, timeout=HANGS_AFTER_S, check=False
+    )
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -49,7 +52,7 @@ def test_a_signal_ends_it_cleanly(number: signal.Signals) -> None:
         address = urlsplit(line.split()[0])
         with socket.create_connection((address.hostname, address.port), timeout=5):
             process.send_signal(number)
-            assert process.wait(10) == 0
+            assert process.wait(HANGS_AFTER_S) == 0
     assert process.returncode == 0
 
 

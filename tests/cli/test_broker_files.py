@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.test_broker import broker, run
+from tests.patience import HANGS_AFTER_S
 from tests.reference_broker.test_durable import CREATE, GREETING
 
 pytestmark = pytest.mark.slow  # make test-all runs it
@@ -55,7 +56,7 @@ def test_a_damaged_end_is_a_warning_and_the_rest_is_there(tmp_path: Path, policy
     def say(line: str, data: bytes, until: str) -> str:
         command = [sys.executable, "-c", speak, line.split(maxsplit=1)[0], until]
         return subprocess.run(
-            command, input=data, capture_output=True, timeout=30, check=True
+            command, input=data, capture_output=True, timeout=HANGS_AFTER_S, check=True
         ).stdout.decode()
 
     with broker("-p", "-1", "-sd", str(tmp_path), "--fsync", policy) as (_, line):

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from plumbline.verdicts import ExitCode
+from tests.patience import HANGS_AFTER_S
 
 pytestmark = pytest.mark.slow  # make test-all runs it
 
@@ -49,7 +50,7 @@ sys.exit(int(sys.argv[2]))
 def observe(*words: object, program: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
     command = program or (sys.executable, "-c", PROGRAM, *map(str, words))
     full = [sys.executable, "-m", "plumbline", "observe", "--", *command]
-    return subprocess.run(full, cwd=ROOT, capture_output=True, text=True, timeout=100, check=False)
+    return subprocess.run(full, cwd=ROOT, capture_output=True, text=True, timeout=HANGS_AFTER_S, check=False)
 
 
 def test_a_client_that_keeps_the_rules_is_green() -> None:
@@ -88,6 +89,6 @@ def test_observe_without_connections_fails(program: tuple[str, ...], code: int, 
 
 def test_invalid_fault_is_reported() -> None:
     words = [sys.executable, "-m", "plumbline", "observe", "--fault", "explode", "--", "true"]
-    ran = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=100, check=False)
+    ran = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=HANGS_AFTER_S, check=False)
     assert ran.returncode == ExitCode.USAGE
     assert "expected one of latency" in ran.stderr

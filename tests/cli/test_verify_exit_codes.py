@@ -17,7 +17,6 @@ from plumbline.reference_broker.nats.server import NatsBroker
 from plumbline.servers.nats.nats_server import NatsServer
 from plumbline.verdicts import Level
 from tests.cli.command import (
-    HANGS_AFTER_S,
     PLUMBLINE,
     TABLED,
     await_line,
@@ -27,6 +26,7 @@ from tests.cli.command import (
     write_trace,
 )
 from tests.conformance.scripted import INFO, Script, closing, http, scripted, silent
+from tests.patience import HANGS_AFTER_S
 
 pytestmark = pytest.mark.slow  # make test-all runs it
 
@@ -248,7 +248,7 @@ def test_a_target_that_hangs_ends_the_run(tmp_path: Path, nats_server: NatsServe
         await_line(run, " 25 %")
         os.kill(nats_server.pid, signal.SIGSTOP)
         try:
-            _, err = run.communicate(timeout=30)
+            _, err = run.communicate(timeout=HANGS_AFTER_S)
         finally:
             os.kill(nats_server.pid, signal.SIGCONT)
     assert run.returncode == 3

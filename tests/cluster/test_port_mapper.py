@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from plumbline.cluster.amqp.port_mapper import PortMapper
+from tests.patience import HANGS_AFTER_S
 
 
 @pytest.fixture
@@ -20,7 +21,7 @@ def mapper() -> Iterator[PortMapper]:
 
 def ask(mapper: PortMapper, request: bytes) -> socket.socket:
     """The connection on which the answer comes."""
-    connection = socket.create_connection(("127.0.0.1", mapper.port), timeout=10)
+    connection = socket.create_connection(("127.0.0.1", mapper.port), timeout=HANGS_AFTER_S)
     connection.sendall(len(request).to_bytes(2) + request)
     return connection
 

@@ -21,6 +21,7 @@ from plumbline.conformance.targets.running import RunningTarget
 from plumbline.conformance.targets.target import NatsUrl, open_target
 from plumbline.wire.nats import Err, Msg, Ping, Pong, Pub
 from tests.conformance.scripted import INFO, lines, nats, scripted
+from tests.patience import HANGS_AFTER_S
 
 Answer = Callable[[socket.socket, bytes], None]
 
@@ -282,7 +283,7 @@ def test_operation_read_late_makes_silence_inconclusive() -> None:
 
     with connected(answer) as (_, client):
         client.send(Pub.make("a"))
-        assert has_sent.wait(10)
+        assert has_sent.wait(HANGS_AFTER_S)
         with pytest.raises(Inconclusive, match="after the silence"):
             client.expect_silence(0.0)
 

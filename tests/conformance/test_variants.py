@@ -18,6 +18,7 @@ from plumbline.conformance.targets.target import NatsUrl, open_target
 from plumbline.conformance.targets.variants import Variant, VariantsError, main_server, variants
 from plumbline.servers.nats.nats_server import NatsServer, ServerBinary
 from plumbline.wire.nats import Decoder, Err, Info, Msg, Operation, Ping, Pub, Sender, Sub
+from tests.patience import HANGS_AFTER_S
 
 SIGNED = ("nkey", "jwt")  # a client signs a nonce there: a URL has no credentials for that
 
@@ -152,7 +153,7 @@ def test_limits_are_small(server_binary: ServerBinary, line: bytes, error: str) 
 def test_a_client_that_does_not_read_is_cut_off(server_binary: ServerBinary) -> None:
     with session_with(server_binary, "slow-consumer") as session:
         url = session.target.url
-        with socket.create_connection((url.host, url.port), timeout=10) as asleep:
+        with socket.create_connection((url.host, url.port), timeout=HANGS_AFTER_S) as asleep:
             subject = session.name("FLOOD")
             asleep.sendall(b'CONNECT {"verbose":true}\r\nSUB ' + subject.encode() + b" 1\r\n")
             seen = b""

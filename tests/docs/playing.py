@@ -15,8 +15,8 @@ from pathlib import Path
 
 from plumbline.servers.ports import free_ports
 from tests.docs.pages import ROOT, RUN, Block, Page
+from tests.patience import HANGS_AFTER_S
 
-HANGS_AFTER_S = 300.0
 READY_WITHIN_S = 120.0
 # Ports of the pages: each is replaced by a free one, so that pages can run side by side.
 PORTS = re.compile(r"\b(4222|4223|4333|4334|5672|5673|8080|8222|8474|15672)\b")

@@ -27,6 +27,7 @@ from plumbline.wire.nats import Pub
 from plumbline.wire.sender import Direction
 from tests.durability import amqp_load, load
 from tests.durability.faulty_files import FaultyFiles, FileFault
+from tests.patience import HANGS_AFTER_S
 from tests.proxy.peers import echo, server
 
 MESSAGES = 5
@@ -210,7 +211,7 @@ def recorded_run(folder: Path, files: FaultyFiles) -> tuple[bytes, bytes]:
                 place = proxy.relay.address
                 with (
                     suppress(OSError),
-                    socket.create_connection((place.host, place.port), timeout=30) as client,
+                    socket.create_connection((place.host, place.port), timeout=HANGS_AFTER_S) as client,
                 ):
                     for number in range(8):
                         block = b"PUB a 300\r\n%0300d\r\n" % number

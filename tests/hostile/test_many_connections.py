@@ -15,6 +15,7 @@ import pytest
 
 from plumbline.reference_broker.amqp.server import AmqpBroker
 from plumbline.reference_broker.nats.server import NatsBroker
+from tests.patience import HANGS_AFTER_S
 
 DESCRIPTORS = 400  # so 144 connections: 256 are reserved
 MOST = 144
@@ -58,13 +59,15 @@ def acknowledged(peer: socket.socket, subject: str, body: bytes) -> dict[str, ob
 
 def test_a_nats_broker_serves_within_its_limit_and_keeps_its_store(tmp_path: Path) -> None:
     with running("nats", "-sd", str(tmp_path)) as (address, broker), ExitStack() as open_sockets:
-        client = open_sockets.enter_context(socket.create_connection(address, timeout=30))
+        client = open_sockets.enter_context(socket.create_connection(address, timeout=HANGS_AFTER_S))
         client.sendall(CONNECT + b"SUB r 1\r\n")
         read_until(client, b"\r\n")
         acknowledged(client, "$JS.API.STREAM.CREATE.S", b'{"name":"S","subjects":["s"]}')
         others = []
         for number in range(1, CLIENTS):
-            others.append(open_sockets.enter_context(socket.create_connection(address, timeout=30)))
+            others.append(
+                open_sockets.enter_context(socket.create_connection(address, timeout=HANGS_AFTER_S))
+            )
             if number % 50 == 0:
                 assert acknowledged(client, "s", b"x")["seq"] == number // 50
         made = acknowledged(client, "$JS.API.STREAM.CREATE.T", b'{"name":"T","subjects":["t"]}')
@@ -84,7 +87,8 @@ def test_a_nats_broker_serves_within_its_limit_and_keeps_its_store(tmp_path: Pat
 def test_an_amqp_broker_closes_what_is_too_much(tmp_path: Path) -> None:
     with running("amqp", "-d", str(tmp_path)) as (address, broker), ExitStack() as open_sockets:
         others = [
-            open_sockets.enter_context(socket.create_connection(address, timeout=30)) for _ in range(CLIENTS)
+            open_sockets.enter_context(socket.create_connection(address, timeout=HANGS_AFTER_S))
+            for _ in range(CLIENTS)
         ]
         assert all(peer.recv(1) == b"" for peer in others[-10:])
         others[0].sendall(b"AMQP\x00\x00\x09\x01")

@@ -22,6 +22,7 @@ from plumbline.servers.amqp.rabbitmq import RabbitMQ
 from plumbline.wire.amqp import Decoder, Method, ProtocolHeader
 from plumbline.wire.sender import Sender
 from tests.monitors.tap import Tap, tapped
+from tests.patience import HANGS_AFTER_S
 
 TWINS = {
     "delivery-tag": "delivery-tags-skip",
@@ -33,7 +34,6 @@ TWINS = {
 }
 GROUPS = ("ACK", "NACK", "REJECT", "REQUEUE", "RECOVER", "QOS", "CONSUME", "GET", "CONFIRM", "PUB")
 QUEUE = "everyday"
-ANSWER_S = 10.0
 
 
 class Client:
@@ -41,7 +41,7 @@ class Client:
 
     def __init__(self, url: str) -> None:
         address = AmqpUrl.parse(url)
-        self.link = socket.create_connection((address.host, address.port), ANSWER_S)
+        self.link = socket.create_connection((address.host, address.port), HANGS_AFTER_S)
         self.decoder = Decoder(Sender.SERVER)
         self.came: list[Method] = []
         self.link.sendall(ProtocolHeader.make().raw)
@@ -74,7 +74,7 @@ class Client:
 
     def await_deliveries(self, count: int) -> list[int]:
         """The tags of what has been delivered, once so many came, or the broker has no more."""
-        deadline = time.monotonic() + ANSWER_S
+        deadline = time.monotonic() + HANGS_AFTER_S
         while len(self.tags()) < count and time.monotonic() < deadline:
             self.await_("basic.deliver")
         return self.tags()

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from plumbline.interpreter import SAFE_PATH
+from tests.patience import HANGS_AFTER_S
 
 pytestmark = pytest.mark.slow  # make test-all runs it
 
@@ -35,7 +36,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The project's wheel, built by the backend that is installed here."""
     folder = tmp_path_factory.mktemp("wheel")
     options = ["--quiet", "--no-deps", "--no-build-isolation", "--no-index", f"--wheel-dir={folder}"]
-    subprocess.run([sys.executable, "-m", "pip", "wheel", *options, ROOT], check=True, timeout=100)
+    subprocess.run([sys.executable, "-m", "pip", "wheel", *options, ROOT], check=True, timeout=HANGS_AFTER_S)
     (built,) = folder.glob("*.whl")
     return built
 
@@ -55,7 +56,7 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     # Path files are not read in a folder that a path file names: the project's editable install stays out.
     Path(place, "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
     options = ["--quiet", "--no-index", "--no-deps", "--ignore-installed"]
-    subprocess.run([python, "-m", "pip", "install", *options, wheel], check=True, timeout=100)
+    subprocess.run([python, "-m", "pip", "install", *options, wheel], check=True, timeout=HANGS_AFTER_S)
     return folder / "bin"
 
 
@@ -99,7 +100,7 @@ def test_the_installed_command_finds_what_it_needs(
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=HANGS_AFTER_S,
     )
     assert (answer.returncode, answer.stderr) == (0, "")
     assert output in answer.stdout

@@ -30,8 +30,7 @@ from tests.captures.test_amqp_trace import get
 from tests.captures.test_trace_writer import COMMAND
 from tests.certificates import Certificates
 from tests.conftest import servers_required
-
-WAIT_S = 10.0
+from tests.patience import HANGS_AFTER_S
 
 
 class OfServer:
@@ -67,14 +66,14 @@ def proxied(url: str, folder: Path, *flags: str) -> Iterator[tuple[str, ssl.SSLC
             yield found[1], server_context(Path(found[2]), trusts_anyone=False)
         finally:
             process.terminate()
-            process.communicate(timeout=WAIT_S)
+            process.communicate(timeout=HANGS_AFTER_S)
 
 
 async def nats_session(url: str, trusted: ssl.SSLContext, **options: Any) -> None:
     async with await nats.connect(url, tls=trusted, name="inside", **options) as client:
         came = await client.subscribe("a.*")
         await client.publish("a.b", b"secret matter")
-        assert (await came.next_msg(WAIT_S)).data == b"secret matter"
+        assert (await came.next_msg(HANGS_AFTER_S)).data == b"secret matter"
 
 
 def of_connection(folder: Path, number: int) -> list[OperationRow]:
@@ -194,8 +193,8 @@ def accepted(context: ssl.SSLContext, trusted: Path, name: str) -> bool:
     """Whether a client that trusts this file takes what the context shows."""
     ours, theirs = socket.socketpair()
     with ours, theirs, ThreadPoolExecutor(1) as pool:
-        ours.settimeout(WAIT_S)
-        theirs.settimeout(WAIT_S)
+        ours.settimeout(HANGS_AFTER_S)
+        theirs.settimeout(HANGS_AFTER_S)
 
         def serve() -> None:
             with context.wrap_socket(ours, server_side=True) as shown:
@@ -207,7 +206,7 @@ def accepted(context: ssl.SSLContext, trusted: Path, name: str) -> bool:
                 theirs, server_hostname=name
             ) as client:
                 client.sendall(b"x")
-            served.result(WAIT_S)
+            served.result(HANGS_AFTER_S)
         except ssl.SSLCertVerificationError:
             return False
         return True

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.patience import HANGS_AFTER_S
 from tests.proxy.peers import echo, server
 
 TEST = """
@@ -27,5 +28,7 @@ def test_fixture_gives_proxy_with_faults(tmp_path: Path) -> None:
         place = tmp_path / "test_theirs.py"
         place.write_text(TEST.replace("URL", url.replace("tcp", "nats")))
         command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(place)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path, timeout=60)
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=False, cwd=tmp_path, timeout=HANGS_AFTER_S
+        )
     assert "1 passed" in done.stdout, done.stdout + done.stderr

@@ -21,9 +21,9 @@ from plumbline.servers.nats.nats_server import NatsServer
 from tests.captures.test_amqp_trace import connected, get
 from tests.captures.test_trace_writer import COMMAND
 from tests.conftest import servers_required
+from tests.patience import HANGS_AFTER_S
 from tests.proxy.peers import connect, echo, receive, server
 
-WAIT_S = 30.0
 UNBUFFERED = {**os.environ, "PYTHONUNBUFFERED": "1"}  # mitmdump's lines come as it prints them
 MITMDUMP = Path(sys.executable).with_name("mitmdump")
 
@@ -35,7 +35,9 @@ def addon() -> str:
         if servers_required():
             pytest.fail(reason, pytrace=False)
         pytest.skip(reason)
-    done = subprocess.run([*COMMAND, "mitm-addon"], capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run(
+        [*COMMAND, "mitm-addon"], capture_output=True, text=True, check=True, timeout=HANGS_AFTER_S
+    )
     return done.stdout.strip()
 
 
@@ -49,7 +51,7 @@ class Mitm:
     def end(self) -> str:
         """What it printed, once it has ended."""
         self.process.terminate()
-        return self.process.communicate(timeout=WAIT_S)[0]
+        return self.process.communicate(timeout=HANGS_AFTER_S)[0]
 
 
 @contextmanager
@@ -78,7 +80,7 @@ def test_a_nats_session_is_shown_and_recorded(addon: str, nats_server: NatsServe
         async with await nats.connect(url, user="ann", password="s3cr3t") as client:
             came = await client.subscribe("a.*")
             await client.publish("a.b", b"hello", headers={"A": "b"})
-            await came.next_msg(WAIT_S)
+            await came.next_msg(HANGS_AFTER_S)
 
     server = nats_server.url.removeprefix("nats://")
     captures = tmp_path / "captures"

@@ -27,6 +27,7 @@ from plumbline.proxy.addresses import Endpoint
 from plumbline.proxy.record import RecordingProxy, recorded
 from plumbline.servers.nats.nats_server import NatsServer
 from tests.captures import tshark
+from tests.patience import HANGS_AFTER_S
 from tests.proxy.peers import PATIENCE_S, Serve, connect, echo, receive, server
 
 COMMAND = [sys.executable, "-m", "plumbline", "record"]
@@ -275,7 +276,8 @@ def test_ctrl_c_ends_a_recording_with_its_sum(tmp_path: Path) -> None:
 )
 def test_wrong_arguments_exit_2(arguments: list[str], message: str, tmp_path: Path) -> None:
     done = subprocess.run(
-        [*COMMAND, *arguments], capture_output=True, text=True, cwd=tmp_path, check=False, timeout=60,
+        [*COMMAND, *arguments], capture_output=True, text=True, cwd=tmp_path, check=False,
+        timeout=HANGS_AFTER_S,
         env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
     )  # fmt: skip
     assert done.returncode == 2

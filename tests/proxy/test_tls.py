@@ -24,9 +24,8 @@ from plumbline.servers.nats.nats_server import NatsServer, ServerBinary
 from plumbline.tls import TlsError, TlsOptions, TlsSocket, server_context
 from plumbline.wire.amqp import PROTOCOL_HEADER, Heartbeat
 from tests.certificates import Certificates
+from tests.patience import HANGS_AFTER_S
 from tests.proxy.peers import PATIENCE_S, connect, receive, server
-
-WAIT_S = 5.0
 
 
 class Certificate:
@@ -39,7 +38,9 @@ class Certificate:
         kind = ["-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"]
         named = ["-subj", "/CN=proxy", "-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost"]
         files = ["-keyout", str(self.key), "-out", str(self.certificate)]
-        subprocess.run(["openssl", "req", *kind, *named, *files], check=True, capture_output=True, timeout=60)
+        subprocess.run(
+            ["openssl", "req", *kind, *named, *files], check=True, capture_output=True, timeout=HANGS_AFTER_S
+        )
 
     def shown(self) -> ssl.SSLContext:
         return client_context(self.certificate, self.key)
@@ -58,7 +59,7 @@ async def exchange(url: str, trusted: ssl.SSLContext | None) -> None:
     async with await nats.connect(url, name="inside", **options) as client:
         came = await client.subscribe("a.*")
         await client.publish("a.b", b"secret matter" * 5000)
-        message = await came.next_msg(WAIT_S)
+        message = await came.next_msg(HANGS_AFTER_S)
         assert message.data == b"secret matter" * 5000
 
 

@@ -17,6 +17,7 @@ from plumbline.proxy.faults.control import ControlApi
 from plumbline.proxy.faults.toxics import Toxic
 from plumbline.proxy.record import RecordingProxy, recorded
 from tests.conftest import servers_required
+from tests.patience import HANGS_AFTER_S
 from tests.proxy.peers import connect, echo, receive, server
 from tests.proxy.test_faults import ask, notes, numbered
 
@@ -85,7 +86,7 @@ def test_toxics_are_listed_added_changed_and_removed(tmp_path: Path) -> None:
 def remove(url: str, path: str) -> int:
     """The status alone: there is no content."""
     host, port = url.removeprefix("http://").split(":")
-    with socket.create_connection((host, int(port)), timeout=10) as peer:
+    with socket.create_connection((host, int(port)), timeout=HANGS_AFTER_S) as peer:
         peer.sendall(f"DELETE {path} HTTP/1.1\r\nHost: {host}:{port}\r\nConnection: close\r\n\r\n".encode())
         answer = receive(peer, 1 << 16)
     assert answer.endswith(b"\r\n\r\n")
@@ -132,7 +133,7 @@ def cli() -> str:
 def test_the_command_line_of_toxiproxy_works(cli: str, tmp_path: Path) -> None:
     def run(*arguments: str) -> str:
         command = [cli, "-h", url, *arguments]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=HANGS_AFTER_S)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 

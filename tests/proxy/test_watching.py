@@ -17,14 +17,13 @@ from plumbline.reference_broker.nats.server import NatsBroker
 from plumbline.tls import server_context
 from plumbline.wire.nats import Info, Msg, Ping, Pong
 from plumbline.wire.sender import Sender
-
-WITHIN_S = 10.0
+from tests.patience import HANGS_AFTER_S
 
 
 @contextmanager
 def client(proxy: WatchedProxy) -> Iterator[socket.socket]:
     host, port = proxy.url.partition("://")[2].split(":")
-    with socket.create_connection((host, int(port)), WITHIN_S) as link:
+    with socket.create_connection((host, int(port)), HANGS_AFTER_S) as link:
         yield link
 
 
@@ -41,7 +40,7 @@ def has(proxy: WatchedProxy, kind: type[object], number: int = 1) -> bool:
 def test_operations_of_both_sides_are_kept_in_their_order(broker: str) -> None:
     with watched(broker) as proxy, client(proxy) as link:
         link.sendall(b"CONNECT {}\r\nPING\r\n")
-        assert proxy.wait_until(lambda: has(proxy, Pong), WITHIN_S)
+        assert proxy.wait_until(lambda: has(proxy, Pong), HANGS_AFTER_S)
         seen = [(one.sender, type(one.operation).__name__) for one in proxy.observations]
         assert [name for _, name in seen if name not in ("Info", "Ok")] == ["Connect", "Ping", "Pong"]
         assert seen[-1] == (Sender.SERVER, "Pong")
@@ -59,7 +58,7 @@ def test_clients_with_tls_are_watched_inside_it(broker: str, tmp_path: Path) -> 
             assert b'"tls_required":true' in link.recv(65536)
             with trusted.wrap_socket(link, server_hostname="127.0.0.1") as encrypted:
                 encrypted.sendall(b"CONNECT {}\r\nPING\r\n")
-                assert proxy.wait_until(lambda: has(proxy, Pong), WITHIN_S)
+                assert proxy.wait_until(lambda: has(proxy, Pong), HANGS_AFTER_S)
         kinds = [type(one.operation).__name__ for one in proxy.observations]
         assert [kind for kind in kinds if kind != "Ok"] == ["Info", "Connect", "Ping", "Pong"]
         assert b'"tls_required":true' in proxy.observations[0].operation.raw
@@ -73,7 +72,7 @@ def test_a_client_in_the_clear_gets_no_further_than_info(broker: str, tmp_path: 
             while link.recv(65536):  # a TLS alert, and the end
                 pass
         assert proxy.wait_until(
-            lambda: any("no connection: TLS" in one.text for one in proxy.remarks), WITHIN_S
+            lambda: any("no connection: TLS" in one.text for one in proxy.remarks), HANGS_AFTER_S
         )
         assert proxy.observations == []
 
@@ -87,7 +86,7 @@ def test_a_reset_also_ends_a_connection_in_the_handshake(broker: str, tmp_path: 
 
 def test_injected_bytes_reach_client_and_are_observed(broker: str) -> None:
     with watched(broker) as proxy, client(proxy) as link:
-        proxy.wait_until(lambda: has(proxy, Info), WITHIN_S)
+        proxy.wait_until(lambda: has(proxy, Info), HANGS_AFTER_S)
         proxy.inject(b"MSG a 1 2\r\nhi\r\n")
         received = b""
         while b"hi" not in received:
@@ -98,29 +97,29 @@ def test_injected_bytes_reach_client_and_are_observed(broker: str) -> None:
 def test_dropped_operation_is_not_observed(broker: str) -> None:
     with watched(broker, ["drop PONG on downstream"]) as proxy, client(proxy) as link:
         link.sendall(b"CONNECT {}\r\nPING\r\n")
-        assert proxy.wait_until(lambda: any("drop PONG" in one.text for one in proxy.remarks), WITHIN_S)
+        assert proxy.wait_until(lambda: any("drop PONG" in one.text for one in proxy.remarks), HANGS_AFTER_S)
         assert not has(proxy, Pong)
         proxy.set_faults()
         link.sendall(b"PING\r\n")
-        assert proxy.wait_until(lambda: has(proxy, Pong), WITHIN_S)
+        assert proxy.wait_until(lambda: has(proxy, Pong), HANGS_AFTER_S)
         assert has(proxy, Ping, 2)
 
 
 def test_a_cut_resets_the_client(broker: str) -> None:
     with watched(broker) as proxy, client(proxy) as link:
-        proxy.wait_until(lambda: has(proxy, Info), WITHIN_S)
+        proxy.wait_until(lambda: has(proxy, Info), HANGS_AFTER_S)
         link.recv(4096)
         proxy.reset_connections()
         with pytest.raises(ConnectionResetError):
             link.recv(4096)
-        assert proxy.wait_until(lambda: any("cut" in one.text for one in proxy.remarks), WITHIN_S)
+        assert proxy.wait_until(lambda: any("cut" in one.text for one in proxy.remarks), HANGS_AFTER_S)
 
 
 def test_undecodable_bytes_become_remark(broker: str) -> None:
     with watched(broker) as proxy, client(proxy) as link:
         link.sendall(b"HELLO?\r\n")
         assert proxy.wait_until(
-            lambda: any("malformed protocol data" in one.text for one in proxy.remarks), WITHIN_S
+            lambda: any("malformed protocol data" in one.text for one in proxy.remarks), HANGS_AFTER_S
         )
 
 
@@ -140,11 +139,11 @@ def connected(proxy: WatchedProxy, link: socket.socket) -> None:
     """CONNECT, and PONG to a PING."""
     before = sum(isinstance(seen.operation, Pong) for seen in list(proxy.observations))
     link.sendall(b"CONNECT {}\r\nPING\r\n")
-    assert proxy.wait_until(lambda: has(proxy, Pong, before + 1), WITHIN_S)
+    assert proxy.wait_until(lambda: has(proxy, Pong, before + 1), HANGS_AFTER_S)
 
 
 def read_to_end(link: socket.socket) -> bytes:
-    link.settimeout(WITHIN_S)
+    link.settimeout(HANGS_AFTER_S)
     found = b""
     while data := link.recv(65536):
         found += data
@@ -164,7 +163,7 @@ def test_new_clients_can_be_refused_while_open_connections_stay(broker: str) -> 
         proxy.refuse_connections()
         with client(proxy) as refused:
             assert read_to_end(refused) == b""
-        assert proxy.wait_until(lambda: proxy.remarks[-1].connection == REFUSED, WITHIN_S)
+        assert proxy.wait_until(lambda: proxy.remarks[-1].connection == REFUSED, HANGS_AFTER_S)
         proxy.accept_connections()
         with client(proxy) as again:
             connected(proxy, again)
@@ -176,7 +175,7 @@ def test_a_silent_connection_stays_open_and_the_next_one_is_whole(broker: str) -
         connected(proxy, silent)
         proxy.silence_connections()
         silent.sendall(b"PING\r\n")
-        assert proxy.wait_until(lambda: has(proxy, Ping, 2), WITHIN_S)
+        assert proxy.wait_until(lambda: has(proxy, Ping, 2), HANGS_AFTER_S)
         with client(proxy) as whole:
             connected(proxy, whole)
         answered = [seen.connection for seen in proxy.observations if isinstance(seen.operation, Pong)]
@@ -192,7 +191,7 @@ def test_a_silent_connection_does_not_show_that_the_server_ended_it() -> None:
         served, _ = listener.accept()
         with served:
             served.sendall(b'INFO {"server_id":"S"}\r\n')
-            assert proxy.wait_until(lambda: has(proxy, Info), WITHIN_S)
+            assert proxy.wait_until(lambda: has(proxy, Info), HANGS_AFTER_S)
             assert silent.recv(65536).startswith(b"INFO")
             proxy.silence_connections()
         silent.settimeout(0.2)
@@ -200,17 +199,17 @@ def test_a_silent_connection_does_not_show_that_the_server_ended_it() -> None:
             silent.recv(1)
         silent.close()
         ends = ["closed by the client", "closed by the server"]
-        assert proxy.wait_until(lambda: [one.text for one in proxy.remarks][1:] == ends, WITHIN_S)
+        assert proxy.wait_until(lambda: [one.text for one in proxy.remarks][1:] == ends, HANGS_AFTER_S)
 
 
 def test_connections_to_another_address_have_names_of_their_own(broker: str) -> None:
     with watched(broker) as proxy, client(proxy) as first:
         connected(proxy, first)
         host, port = proxy.add_address().removeprefix("nats://").split(":")
-        with socket.create_connection((host, int(port)), WITHIN_S) as second:
+        with socket.create_connection((host, int(port)), HANGS_AFTER_S) as second:
             connected(proxy, second)
             proxy.inject(b"PING\r\n")
-            second.settimeout(WITHIN_S)
+            second.settimeout(HANGS_AFTER_S)
             found = second.recv(65536)
             while b"PING" not in found:
                 found += second.recv(65536)

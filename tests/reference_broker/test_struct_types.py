@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.patience import HANGS_AFTER_S
+
 ROOT = Path(__file__).parents[2]
 
 # Each process has one chance to see it: afterwards msgspec knows the structs.
@@ -31,4 +33,4 @@ for thread in threads:
 
 def test_brokers_that_start_at_the_same_moment_do_not_crash_the_process() -> None:
     runs = [subprocess.Popen([sys.executable, "-c", MANY_AT_ONCE], cwd=ROOT) for _ in range(3)]
-    assert [run.wait(60) for run in runs] == [0, 0, 0]
+    assert [run.wait(HANGS_AFTER_S) for run in runs] == [0, 0, 0]

@@ -25,6 +25,7 @@ from plumbline.reports.junit import render as junit
 from plumbline.reports.result_json import encode
 from plumbline.verdicts import Outcome, RunResult
 from tests.conftest import servers_required
+from tests.patience import HANGS_AFTER_S
 from tests.reports.samples import HOSTILE, conformant_result, events_of, exchange, only, sample_result
 from tests.reports.test_html import everything_hostile
 
@@ -272,7 +273,7 @@ def generated(results: Path, report: Path) -> Any:
         [require(), "generate", results, "-o", report],
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=HANGS_AFTER_S,
         check=False,
     )
     output = done.stdout + done.stderr

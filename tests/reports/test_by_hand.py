@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from plumbline.reports.manual_script import manual_script
 from plumbline.verdicts import CheckResult, Target, WireLine
 from plumbline.wire.amqp.operations import ProtocolHeader
+from tests.patience import HANGS_AFTER_S
 from tests.reports.samples import CHECKS, HOSTILE, TARGET, exchange
 
 NO_WAIT = CHECKS[2]
@@ -29,7 +30,9 @@ def run(check: CheckResult, target: Target) -> str:
     """What the script prints, run by the shell of the machine."""
     script = manual_script(target, check).script
     assert script
-    done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        ["sh", "-c", script], capture_output=True, text=True, timeout=HANGS_AFTER_S, check=False
+    )
     assert done.stderr == ""
     return done.stdout
 
@@ -71,7 +74,7 @@ def test_nothing_a_stranger_wrote_is_read_by_the_shell(nasty: str, tmp_path: Pat
     wire = exchange(f"> PUB {text} 0", f"< {text}", f"! {text}", connection=text)
     target = replace(TARGET, url=nats_broker, arguments=("--server", text), server_name=text, version=text)
     script = manual_script(target, replace(NO_WAIT, id=text, title=text, wire=wire)).script
-    subprocess.run(["sh", "-c", script], capture_output=True, timeout=60, check=False)
+    subprocess.run(["sh", "-c", script], capture_output=True, timeout=HANGS_AFTER_S, check=False)
     assert not bait.exists()
     assert script.isascii()
     assert all(char.isprintable() or char == "\n" for char in script)

@@ -21,6 +21,7 @@ from plumbline.servers.nats.nats_server import (
 )
 from plumbline.servers.nats.variants import start_variants
 from plumbline.servers.process import ServerError, ServerProcess
+from tests.patience import HANGS_AFTER_S
 
 pytestmark = pytest.mark.usefixtures("no_named_servers")
 
@@ -100,7 +101,7 @@ def test_a_server_that_was_never_stopped_ends_with_the_interpreter(server_binary
         capture_output=True,
         text=True,
         check=True,
-        timeout=60,
+        timeout=HANGS_AFTER_S,
     )
     assert not alive(int(ended.stdout))
 
@@ -291,7 +292,7 @@ def test_a_missing_server_is_skipped_for_a_user_and_fails_in_ci(
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=HANGS_AFTER_S,
     )
     assert answer.returncode == code, answer.stdout
     assert words in answer.stdout

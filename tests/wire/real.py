@@ -14,8 +14,8 @@ from typing import Any, Self
 from plumbline.wire.nats import Connect, Decoder, HMsg, Limits, Msg, Operation, Ping, Pong, Pub, Sender, Sub
 from plumbline.wire.nats.jetstream import ConsumerInfo, api_subject
 from plumbline.wire.units import SECOND
+from tests.patience import HANGS_AFTER_S
 
-TIMEOUT_S = 5.0
 CONNECT = Connect.make({"verbose": False, "headers": True, "no_responders": True, "protocol": 1, "lang": "x"})
 
 
@@ -24,7 +24,7 @@ class Conversation:
 
     def __init__(self, url: str, connect: bytes = CONNECT.raw) -> None:
         host, _, port = url.removeprefix("nats://").rpartition(":")
-        self._socket = socket.create_connection((host, int(port)), timeout=TIMEOUT_S)
+        self._socket = socket.create_connection((host, int(port)), timeout=HANGS_AFTER_S)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._decoder = Decoder(Sender.SERVER, Limits(max_payload=64 * 1024 * 1024))
         self._waiting: list[Operation] = []

@@ -30,11 +30,11 @@ from plumbline.wire.nats.jetstream import (
     StreamInfo,
     next_subject,
 )
+from tests.patience import HANGS_AFTER_S
 from tests.wire.real import Conversation, JetStreamConversation
 from tests.wire.strategies import WORDS, Outcome, outcome, refusal
 
 SEGMENT = 1460  # the payload of an Ethernet frame
-WITHIN_S = 2.0
 
 # What the server sends before it closes; silence for what its parser calls an argument error.
 COMPLAINT = {
@@ -201,7 +201,7 @@ def test_replies_and_ack_subjects_of_a_real_server_are_read(nats_server: NatsSer
 
 def settled(look: Callable[[], object], expected: object) -> object:
     """What ``look`` sees: asked again, a round trip each time, until it is as expected or time is up."""
-    until = time.monotonic() + WITHIN_S
+    until = time.monotonic() + HANGS_AFTER_S
     while (seen := look()) != expected and time.monotonic() < until:
         pass
     return seen

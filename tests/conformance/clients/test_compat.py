@@ -10,6 +10,7 @@ import pytest
 
 from plumbline.conformance.clients.compat.suites import TESTS
 from plumbline.verdicts import ExitCode
+from tests.patience import HANGS_AFTER_S
 
 pytestmark = pytest.mark.slow  # make test-all runs it
 
@@ -19,7 +20,7 @@ RESPONDER = (sys.executable, "-m", "tests.conformance.clients.twin_responder")
 
 def gate(*arguments: str, command: tuple[str, ...] = RESPONDER) -> subprocess.CompletedProcess[str]:
     words = [sys.executable, "-m", "plumbline", "gate", "--nats-compat", *arguments, "--", *command]
-    return subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=100, check=False)
+    return subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=HANGS_AFTER_S, check=False)
 
 
 def rows(ran: subprocess.CompletedProcess[str]) -> dict[str, str]:

@@ -22,6 +22,7 @@ from plumbline.conformance.requirements.coverage import problems
 from plumbline.reports.result_json import decode
 from plumbline.verdicts import ExitCode, Outcome
 from tests.conformance.clients.libraries import python_adapter
+from tests.patience import HANGS_AFTER_S
 
 pytestmark = pytest.mark.slow  # make test-all runs it
 
@@ -36,7 +37,7 @@ say(hello="plumbline.adapter/1", protocol="nats", library="lib", version="1.2", 
 
 def gate(*arguments: object, command: tuple[str, ...] = WHOLE) -> subprocess.CompletedProcess[str]:
     words = [sys.executable, "-m", "plumbline", "gate", *map(str, arguments), "--", *command]
-    return subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=100, check=False)
+    return subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=HANGS_AFTER_S, check=False)
 
 
 def test_a_library_that_keeps_the_protocol_is_conformant(tmp_path: Path) -> None:
@@ -196,7 +197,7 @@ def test_ctrl_c_ends_the_adapters_with_the_run(tmp_path: Path) -> None:
         assert time.monotonic() < deadline, "no scenario was started"
         time.sleep(0.02)
     running.send_signal(signal.SIGINT)
-    _, stderr = running.communicate(timeout=60)
+    _, stderr = running.communicate(timeout=HANGS_AFTER_S)
     assert running.returncode == ExitCode.INTERRUPTED
     assert b"interrupted" in stderr
     for pid in map(int, pids.read_text().split()):

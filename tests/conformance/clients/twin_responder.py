@@ -21,6 +21,7 @@ from tests.mutation.clients.nats_jetstream import JetStream
 from tests.mutation.clients.nats_kv import KeyValue, Watch
 from tests.mutation.clients.nats_objects import Objects, ObjectWatch
 from tests.mutation.clients.nats_services import Endpoint, Service
+from tests.patience import HANGS_AFTER_S
 
 
 class Answers:
@@ -77,7 +78,7 @@ class Answers:
         watch.hand = lambda operation: found.put(json.loads(operation.payload)["digest"])
         replace(watch, "missed", lambda: None)  # its stream is deleted when the test is over
         watch.start()
-        return [found.get(timeout=10) for _ in range(count)]
+        return [found.get(timeout=HANGS_AFTER_S) for _ in range(count)]
 
     def watch(self, command: dict[str, Any]) -> bytes:
         return ",".join(self.digests(2)).encode()
@@ -122,7 +123,7 @@ class Answers:
         replace(watch, "missed", lambda: None)
         replace(watch, "complete", lambda: None)
         watch.start()
-        return [found.get(timeout=10) for _ in range(count)]
+        return [found.get(timeout=HANGS_AFTER_S) for _ in range(count)]
 
     def core(self, command: dict[str, Any]) -> bytes:
         if self.service is not None:

@@ -16,17 +16,18 @@ from plumbline.conformance.runner.run_lock import RunLock
 from plumbline.conformance.targets.target import NatsUrl, open_target
 from plumbline.reference_broker.nats.server import NatsBroker
 from plumbline.verdicts import Outcome
+from tests.patience import HANGS_AFTER_S
 
 
 def test_checks_run_together_and_a_retry_waits_until_they_have_left(tmp_path: Path) -> None:
     room, order = RunLock(tmp_path), list[str]()
-    both_inside = threading.Barrier(3, timeout=10)
+    both_inside = threading.Barrier(3, timeout=HANGS_AFTER_S)
     leave, done = threading.Event(), threading.Event()
 
     def beside() -> None:
         with RunLock(tmp_path).shared():
             both_inside.wait()
-            leave.wait(10)
+            leave.wait(HANGS_AFTER_S)
             order.append("left")
 
     def retry() -> None:
@@ -40,7 +41,7 @@ def test_checks_run_together_and_a_retry_waits_until_they_have_left(tmp_path: Pa
     threading.Thread(target=retry, daemon=True).start()
     assert not done.wait(0.1)
     leave.set()
-    assert done.wait(10)
+    assert done.wait(HANGS_AFTER_S)
     assert order == ["left", "left", "alone"]
 
 
@@ -65,4 +66,4 @@ def test_exclusive_check_blocks_other_checks(tmp_path: Path, *, alone: bool) -> 
         judge = Judge(RunDescription(target, Catalogue.load()))
         assert judge.judge(check).outcome is Outcome.PASSED
     assert entered == [not alone]
-    assert came_in.wait(10)
+    assert came_in.wait(HANGS_AFTER_S)

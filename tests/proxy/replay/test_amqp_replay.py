@@ -15,6 +15,7 @@ from plumbline.reference_broker.amqp.server import AmqpBroker
 from plumbline.servers.amqp.rabbitmq import RabbitMQ
 from tests.captures.test_amqp_trace import connected, consumers, get, topics
 from tests.captures.test_trace_writer import COMMAND
+from tests.patience import HANGS_AFTER_S
 from tests.proxy.replay.test_replay import served
 
 MESSAGES = 20
@@ -50,7 +51,7 @@ SESSIONS = [acked, rpc, topics, consumers]
 
 def replay(captures: Path, url: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = [*COMMAND, "replay", str(captures), url, "-o", str(captures / "again"), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=HANGS_AFTER_S)
 
 
 def is_the_same(done: subprocess.CompletedProcess[str]) -> None:
@@ -125,7 +126,7 @@ def test_the_recorded_server_answers_the_same_client(tmp_path: Path, session: An
     with served(tmp_path, "amqp://127.0.0.1:0") as (url, process):
         with connected(url) as channel:
             session(channel)
-        out, err = process.communicate(timeout=30)
+        out, err = process.communicate(timeout=HANGS_AFTER_S)
     assert process.returncode == 0, out + err
     assert "1 connection, 1 the same" in out
 
@@ -140,6 +141,6 @@ def test_a_client_that_asks_otherwise_differs(tmp_path: Path) -> None:
     with served(tmp_path, "amqp://127.0.0.1:0") as (url, process):
         with connected(url) as channel:
             channel.queue_declare("q", exclusive=True)
-        out, _ = process.communicate(timeout=30)
+        out, _ = process.communicate(timeout=HANGS_AFTER_S)
     assert process.returncode == 1
     assert "exclusive" in out

@@ -22,6 +22,7 @@ from plumbline.servers.nats.nats_server import NatsServer, ServerBinary
 from plumbline.tls import TlsOptions
 from tests.captures.test_trace_writer import talk
 from tests.certificates import Certificates
+from tests.patience import HANGS_AFTER_S
 
 WAIT_S = 5.0
 
@@ -58,7 +59,7 @@ def replay(captures: Path, url: str, *arguments: str) -> subprocess.CompletedPro
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=HANGS_AFTER_S,
     )
 
 
@@ -99,7 +100,7 @@ def test_a_connection_that_was_closed_is_closed_before_the_next_one_begins(tmp_p
     async def greet(client: Client) -> None:
         greetings = await client.subscribe("greet.*")
         await client.publish("greet.joe", b"hello")
-        await greetings.next_msg(WAIT_S)
+        await greetings.next_msg(HANGS_AFTER_S)
 
     with NatsBroker.in_thread() as url:
         with recorded(url, tmp_path) as proxy:
@@ -128,7 +129,7 @@ def test_secrets_that_the_capture_does_not_have_come_with_the_url(
     async def talk(client: Client) -> None:
         came = await client.subscribe("a")
         await client.publish("a", b"x")
-        await came.next_msg(WAIT_S)
+        await came.next_msg(HANGS_AFTER_S)
 
     config = {"jetstream": False, "authorization": {"user": "ann", "password": "s3cr3t"}}
     with NatsServer(server_binary.path, config) as server:
@@ -164,7 +165,7 @@ def test_the_recorded_server_answers_the_same_client(nats_server: NatsServer, tm
         play(proxy.url, pull)
     with served(tmp_path, "nats://127.0.0.1:0") as (url, process):
         play(url, pull)
-        out, err = process.communicate(timeout=30)
+        out, err = process.communicate(timeout=HANGS_AFTER_S)
     assert process.returncode == 0, out + err
     assert "1 connection, 1 the same" in out
 
@@ -174,7 +175,7 @@ def test_delivery_waits_for_publish_of_other_client(nats_server: NatsServer, tmp
         asyncio.run(talk(proxy.url))
     with served(tmp_path, "nats://127.0.0.1:0") as (url, process):
         asyncio.run(talk(url))
-        out, err = process.communicate(timeout=30)
+        out, err = process.communicate(timeout=HANGS_AFTER_S)
     assert process.returncode == 0, out + err
     assert "2 connections, 2 the same" in out
 
@@ -192,7 +193,7 @@ def test_missing_client_is_reported(nats_server: NatsServer, tmp_path: Path) -> 
 
     with served(tmp_path, "nats://127.0.0.1:0") as (url, process):
         play(url, hang_up)
-        out, _ = process.communicate(timeout=30)
+        out, _ = process.communicate(timeout=HANGS_AFTER_S)
     assert process.returncode == 1
     assert "missing" in out
     assert "> SUB a" in out

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from plumbline.wire.amqp import PROTOCOL_HEADER, Decoder, Method, Operation, Sender, frame
 
-ARRIVES_WITHIN_S = 3.0
+ARRIVES_WITHIN_S = 10.0
 TAKEN_WITHIN_S = 30.0
 QUIET_S = 0.03  # how long nothing must come before we believe that nothing comes
 CLIENT_CAPABILITIES = {"consumer_cancel_notify": True, "authentication_failure_close": True}

@@ -16,6 +16,7 @@ import pytest
 
 from plumbline.servers.amqp.rabbitmq import RabbitMQ
 from plumbline.wire.amqp import Method, ProtocolHeader, frame
+from tests.patience import HANGS_AFTER_S
 from tests.reference_broker.amqp.player import Player
 
 COMMAND = [sys.executable, "-m", "plumbline", "broker", "amqp", "-p", "-1"]
@@ -46,7 +47,7 @@ def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Server]:
         yield Server(process.stdout.readline().split()[0], log)
         process.terminate()
         output = process.stdout.read()
-        assert process.wait(10) == 0
+        assert process.wait(HANGS_AFTER_S) == 0
     assert "Traceback" not in log.read_text() + output
 
 

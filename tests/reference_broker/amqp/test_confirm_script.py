@@ -11,6 +11,7 @@ from pika.exceptions import NackError
 
 from plumbline.reference_broker.amqp.messages.confirm_script import read_script
 from plumbline.wire.amqp import Method, Operation
+from tests.patience import HANGS_AFTER_S
 from tests.reference_broker.amqp.virtual import Client, Virtual
 
 COMMAND = [sys.executable, "-m", "plumbline", "broker", "amqp", "-p", "-1"]
@@ -112,7 +113,11 @@ def test_invalid_script_is_rejected(text: str) -> None:
 
 def test_the_command_line_refuses_a_wrong_script() -> None:
     ended = subprocess.run(
-        [*COMMAND, "--confirms", "2: ack 3"], capture_output=True, text=True, timeout=60, check=False
+        [*COMMAND, "--confirms", "2: ack 3"],
+        capture_output=True,
+        text=True,
+        timeout=HANGS_AFTER_S,
+        check=False,
     )
     assert ended.returncode == 2
     assert ended.stderr == "plumbline: confirm script '2: ack 3': ack 3 is not one of the publishes\n"

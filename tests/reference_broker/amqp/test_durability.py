@@ -13,6 +13,7 @@ import pytest
 from plumbline.reference_broker.amqp.config import NS
 from plumbline.reference_broker.amqp.storage.records import JOURNAL
 from plumbline.wire.amqp import Method
+from tests.patience import HANGS_AFTER_S
 from tests.reference_broker.amqp.player import Player
 from tests.reference_broker.amqp.virtual import Client, Virtual
 
@@ -229,4 +230,4 @@ def test_confirmed_messages_survive_kill_minus_nine(tmp_path: Path) -> None:
         came = [one for one in player.take(survived + 1) if isinstance(one, Method)][1:]
         assert [one.body.decode() for one in came] == bodies[:survived]
         broker.terminate()
-        assert broker.wait(10) == 0
+        assert broker.wait(HANGS_AFTER_S) == 0

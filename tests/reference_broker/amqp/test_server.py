@@ -17,13 +17,16 @@ from plumbline.reference_broker.amqp.server import AmqpBroker
 from plumbline.reference_broker.amqp.storage.records import JOURNAL
 from plumbline.wire.amqp import PROTOCOL_HEADER, Method
 from tests.certificates import Certificates
+from tests.patience import HANGS_AFTER_S
 from tests.reference_broker.amqp.player import Player
 
 COMMAND = [sys.executable, "-m", "plumbline", "broker", "amqp"]
 
 
 def run(*flags: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*COMMAND, *flags], capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(
+        [*COMMAND, *flags], capture_output=True, text=True, timeout=HANGS_AFTER_S, check=False
+    )
 
 
 def hang_up(player: Player) -> None:
@@ -110,7 +113,7 @@ def test_a_signal_ends_the_command_cleanly(number: signal.Signals) -> None:
         assert process.stdout is not None
         assert process.stdout.readline().startswith("amqp://guest:guest@127.0.0.1:")
         process.send_signal(number)
-        assert process.wait(10) == 0
+        assert process.wait(HANGS_AFTER_S) == 0
 
 
 def test_the_command_lists_defects() -> None:

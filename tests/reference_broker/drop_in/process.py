@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from tests.patience import HANGS_AFTER_S
 from tests.reference_broker.started import StartedServer
 
 COMMAND = [sys.executable, "-m", "plumbline.cli.nats_server"]
@@ -26,7 +27,7 @@ class DropIn(StartedServer):
     def get(self, path: str) -> Any:
         """A page of the monitoring port."""
         port = self.port_of("Starting http monitor on")
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=HANGS_AFTER_S) as answer:
             return json.loads(answer.read())
 
 
@@ -46,5 +47,5 @@ def drop_in(*flags: str, folder: Path | None = None, command: Sequence[str] = CO
 def ended(*flags: str, folder: Path | None = None) -> subprocess.CompletedProcess[str]:
     """A server that ends by itself."""
     return subprocess.run(
-        [*COMMAND, *flags], capture_output=True, text=True, timeout=60, check=False, cwd=folder
+        [*COMMAND, *flags], capture_output=True, text=True, timeout=HANGS_AFTER_S, check=False, cwd=folder
     )

@@ -18,6 +18,7 @@ from plumbline.reference_broker.nats.drop_in.language import parse, plain
 from plumbline.reference_broker.nats.drop_in.settings import settings
 from plumbline.servers.nats.nats_server import ServerBinary
 from plumbline.versions import numbers
+from tests.patience import HANGS_AFTER_S
 
 # Text -> values. Every one of them is a configuration that the real server reads.
 SAMPLES: Mapping[str, Any] = {
@@ -201,7 +202,11 @@ def test_the_real_server_reads_and_refuses_the_same(
     file = tmp_path / "server.conf"
     file.write_text(text)
     real = subprocess.run(
-        [server_binary.path, "-t", "-c", file], capture_output=True, text=True, timeout=20, check=False
+        [server_binary.path, "-t", "-c", file],
+        capture_output=True,
+        text=True,
+        timeout=HANGS_AFTER_S,
+        check=False,
     )
     ours = run(["-t", "-c", str(file)])
     assert (ours == 0) == (text in SAMPLES)

@@ -14,6 +14,7 @@ from plumbline.reference_broker.nats.bcrypt import matches
 from plumbline.reference_broker.nats.config import Destination, SubjectMapping
 from plumbline.reference_broker.nats.mappings import LOST, Mappings
 from tests.nats_py import flushed
+from tests.patience import HANGS_AFTER_S
 from tests.reference_broker.drop_in.process import DropIn, drop_in
 
 HASH = "$2a$05$CCCCCCCCCCCCCCCCCCCCC.E5YPO9kmyuRGyh0XouQYb4YMJKvyOeW"  # of U*U, a published test vector
@@ -77,7 +78,7 @@ def test_permissions_are_of_the_mapped_subject(command: list[str], tmp_path: Pat
             errors.put_nowait(str(error).lower())
 
         with pytest.raises(nats.errors.NoRespondersError):
-            await client.request("gone", b"", timeout=20)
+            await client.request("gone", b"", timeout=HANGS_AFTER_S)
         few = await nats.connect(
             server.url.replace("0.0.0.0", "127.0.0.1").replace("//", "//few:f@"),
             error_cb=on_error,

@@ -16,6 +16,7 @@ from nats.aio.client import Client
 
 from tests.nats_identities import ACCOUNT, OPERATOR, USER, NKey
 from tests.nats_py import flushed
+from tests.patience import HANGS_AFTER_S
 from tests.reference_broker.drop_in.process import DropIn, drop_in, ended
 
 NO_LIMITS = {"subs": -1, "data": -1, "payload": -1}
@@ -129,8 +130,8 @@ def test_users_with_credentials_reach_their_account(command: list[str], tmp_path
         news = await bank.subscribe("news.>")
         await flushed(bank)
         await flushed(shop)
-        assert (await bank.request("shop.orders.1", b"", timeout=20)).data == b"orders.1"
-        assert (await bank.request("secret", b"", timeout=20)).data == b"secret"
+        assert (await bank.request("shop.orders.1", b"", timeout=HANGS_AFTER_S)).data == b"orders.1"
+        assert (await bank.request("secret", b"", timeout=HANGS_AFTER_S)).data == b"secret"
         await shop.publish("news.today", b"n")
         assert (await news.next_msg(20)).data == b"n"
         await shop.close()

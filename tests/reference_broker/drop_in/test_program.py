@@ -14,6 +14,7 @@ import pytest
 
 from plumbline.reference_broker.nats.drop_in.settings import settings
 from plumbline.reference_broker.nats.drop_in.shell.log import Log
+from tests.patience import HANGS_AFTER_S
 from tests.reference_broker.drop_in.process import DropIn, drop_in, ended
 
 LINE = re.compile(r"\[\d+\] \d{4}/\d\d/\d\d \d\d:\d\d:\d\d\.\d{6} \[(INF|WRN)\] .*")
@@ -86,7 +87,7 @@ def test_jetstream_stores_in_the_folder_of_sd(tmp_path: Path) -> None:
             assert any(f'  Store Directory: "{tmp_path}/jetstream"' in line for line in server.lines)
             assert asyncio.run(use(server.url, is_first=is_first)) == 1
             server.process.send_signal(signal.SIGTERM)
-            assert server.process.wait(10) == 0
+            assert server.process.wait(HANGS_AFTER_S) == 0
 
 
 def test_a_configuration_with_any_port_writes_a_ports_file(tmp_path: Path) -> None:
@@ -106,7 +107,7 @@ def test_a_configuration_with_any_port_writes_a_ports_file(tmp_path: Path) -> No
         }
         assert (tmp_path / "server.pid").read_text() == str(server.process.pid)
         server.process.send_signal(signal.SIGINT)
-        assert server.process.wait(10) == 0
+        assert server.process.wait(HANGS_AFTER_S) == 0
         assert not file.exists()
 
 
@@ -227,7 +228,7 @@ def test_a_launcher_that_reads_its_log_no_more_can_still_stop_it() -> None:
         assert server.process.stderr is not None
         server.process.stderr.close()
         server.process.send_signal(signal.SIGTERM)
-        assert server.process.wait(10) == 0
+        assert server.process.wait(HANGS_AFTER_S) == 0
 
 
 def test_a_signal_can_be_sent_by_name_and_the_log_opened_again(tmp_path: Path) -> None:
@@ -235,4 +236,4 @@ def test_a_signal_can_be_sent_by_name_and_the_log_opened_again(tmp_path: Path) -
         assert ended("--signal", f"reopen={server.process.pid}").returncode == 0
         server.wait_for("File log re-opened")
         assert ended("--signal", f"quit={server.process.pid}").returncode == 0
-        assert server.process.wait(10) == 0
+        assert server.process.wait(HANGS_AFTER_S) == 0

@@ -30,9 +30,9 @@ from plumbline.wire.nats import (
     Unsub,
 )
 
-ARRIVES_WITHIN_S = 2.0
+ARRIVES_WITHIN_S = 10.0
 SILENT_S = 0.5  # for a request that may have no answer
-ANSWERS_WITHIN_S = 10.0  # for one that has; a busy server answers late
+ANSWERS_WITHIN_S = 30.0  # for one that has; a busy server answers late
 UNTIL_STATUS = -1
 QUIET_S = 0.02  # how long nothing must come before we believe that nothing comes
 PROCESSED_S = 0.05  # an ack without a reply is processed later, and no event shows when

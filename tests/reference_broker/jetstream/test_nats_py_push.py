@@ -15,13 +15,12 @@ from nats.js.errors import NotFoundError
 from nats.js.kv import KeyValue
 
 from tests.nats_py import flushed
+from tests.patience import HANGS_AFTER_S
 from tests.reference_broker.jetstream.test_nats_py import LEVELS, play
-
-ARRIVES_WITHIN_S = 5.0
 
 
 async def received(subscription: JetStreamContext.PushSubscription, count: int) -> list[bytes]:
-    messages = [await subscription.next_msg(timeout=ARRIVES_WITHIN_S) for _ in range(count)]
+    messages = [await subscription.next_msg(timeout=HANGS_AFTER_S) for _ in range(count)]
     return [message.data for message in messages]
 
 
@@ -46,7 +45,7 @@ def test_callback_receives_and_acks(level: str) -> None:
 
         subscription = await js.subscribe("s", durable="P", cb=take)
         await publish(js, 4, 5)
-        await asyncio.wait_for(done.wait(), ARRIVES_WITHIN_S)
+        await asyncio.wait_for(done.wait(), HANGS_AFTER_S)
         assert seen == [b"1", b"2", b"3", b"4", b"5"]
         info = await subscription.consumer_info()
         assert info.push_bound is True
@@ -63,7 +62,7 @@ def test_durable_subscription_resumes(level: str) -> None:
         await publish(js, 1, 2)
         first = await js.subscribe("s", durable="P")
         for _ in range(2):
-            await (await first.next_msg(timeout=ARRIVES_WITHIN_S)).ack_sync()
+            await (await first.next_msg(timeout=HANGS_AFTER_S)).ack_sync()
         await first.unsubscribe()
         await publish(js, 3, 4)
         second = await js.subscribe("s", durable="P")
@@ -105,7 +104,7 @@ def test_a_queue_shares_the_messages(level: str) -> None:
         info = await js.consumer_info("S", "workers")
         assert (info.config.deliver_group, info.push_bound) == ("workers", True)
         payloads = await publish(js, 1, 40)
-        await asyncio.wait_for(done.wait(), ARRIVES_WITHIN_S)
+        await asyncio.wait_for(done.wait(), HANGS_AFTER_S)
         assert sorted(shares[0] + shares[1]) == sorted(payloads)
         assert all(shares)
 
@@ -181,7 +180,7 @@ def test_flow_control_lets_many_messages_through(level: str) -> None:
         subscription = await js.subscribe("s", ordered_consumer=True)
         seen = [int(payload) for payload in await received(subscription, messages)]
         assert seen == list(range(messages))
-        assert (await answers.next_msg(timeout=ARRIVES_WITHIN_S)).data == b""
+        assert (await answers.next_msg(timeout=HANGS_AFTER_S)).data == b""
         await watcher.close()
 
     play(scenario, level)
@@ -202,7 +201,7 @@ def test_heartbeats_do_not_reach_the_application(level: str) -> None:
 
         witness = await witness_of(js)
         await witness.subscribe(target, cb=beat)
-        await asyncio.wait_for(beats.wait(), ARRIVES_WITHIN_S)
+        await asyncio.wait_for(beats.wait(), HANGS_AFTER_S)
         await publish(js, 1, 1)
         assert await received(subscription, 1) == [b"1"]
         await witness.close()
@@ -218,15 +217,15 @@ def test_key_watch_gives_history_and_end_marker(level: str) -> None:
             await bucket.put("a", value)
         await bucket.put("b", b"other")
         watcher = await bucket.watch("a", include_history=True)
-        seen = [await watcher.updates(timeout=ARRIVES_WITHIN_S) for _ in range(3)]  # type: ignore[no-untyped-call]
+        seen = [await watcher.updates(timeout=HANGS_AFTER_S) for _ in range(3)]  # type: ignore[no-untyped-call]
         assert [entry and entry.value for entry in seen] == [b"one", b"two", None]
         await bucket.delete("a")
-        entry = await watcher.updates(timeout=ARRIVES_WITHIN_S)  # type: ignore[no-untyped-call]
+        entry = await watcher.updates(timeout=HANGS_AFTER_S)  # type: ignore[no-untyped-call]
         assert isinstance(entry, KeyValue.Entry)
         assert (entry.operation, entry.revision) == ("DEL", 4)
         await watcher.stop()  # type: ignore[no-untyped-call]
         headers = await bucket.watch("*", meta_only=True, ignore_deletes=True)
-        seen = [await headers.updates(timeout=ARRIVES_WITHIN_S) for _ in range(2)]  # type: ignore[no-untyped-call]
+        seen = [await headers.updates(timeout=HANGS_AFTER_S) for _ in range(2)]  # type: ignore[no-untyped-call]
         assert [entry and (entry.key, entry.value) for entry in seen] == [("b", b""), None]
         await headers.stop()  # type: ignore[no-untyped-call]
 
@@ -237,9 +236,9 @@ def test_watch_reports_expired_key() -> None:
     async def scenario(js: JetStreamContext) -> None:
         bucket = await js.create_key_value(bucket="cfg", history=5, limit_marker_ttl=1)
         watcher = await bucket.watchall()
-        assert await watcher.updates(timeout=ARRIVES_WITHIN_S) is None  # type: ignore[no-untyped-call]
+        assert await watcher.updates(timeout=HANGS_AFTER_S) is None  # type: ignore[no-untyped-call]
         await bucket.create("a", b"one", msg_ttl=1)
-        seen = [await watcher.updates(timeout=ARRIVES_WITHIN_S) for _ in range(2)]  # type: ignore[no-untyped-call]
+        seen = [await watcher.updates(timeout=HANGS_AFTER_S) for _ in range(2)]  # type: ignore[no-untyped-call]
         assert [entry and (entry.value, entry.operation) for entry in seen] == [
             (b"one", None),
             (b"", "PURGE"),

@@ -24,8 +24,7 @@ from plumbline.wire.amqp import (
     frame,
     header_payload,
 )
-
-WITHIN_S = 10.0
+from tests.patience import HANGS_AFTER_S
 
 
 class Conversation:
@@ -37,7 +36,7 @@ class Conversation:
         self.operations: list[Operation] = []
         self.read = 0
         host, _, port = url.removeprefix("amqp://guest:guest@").removesuffix("/%2f").partition(":")
-        self.link = socket.create_connection((host, int(port)), timeout=WITHIN_S)
+        self.link = socket.create_connection((host, int(port)), timeout=HANGS_AFTER_S)
         self.frame_max = frame_max
 
     def open(self) -> None:

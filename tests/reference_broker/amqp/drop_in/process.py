@@ -15,6 +15,7 @@ from typing import Any
 
 import pika
 
+from tests.patience import HANGS_AFTER_S
 from tests.reference_broker.started import StartedServer
 
 COMMAND = [sys.executable, "-m", "plumbline.cli.rabbitmq"]
@@ -39,7 +40,9 @@ class RabbitDropIn(StartedServer):
     ) -> tuple[int, Any]:
         """A request to the management API: the status, and what the answer holds."""
         login = base64.b64encode(f"{user}:{password}".encode()).decode()
-        connection = http.client.HTTPConnection("127.0.0.1", self.port_of("Management plugin"), timeout=10)
+        connection = http.client.HTTPConnection(
+            "127.0.0.1", self.port_of("Management plugin"), timeout=HANGS_AFTER_S
+        )
         try:
             text = None if body is None else json.dumps(body)
             connection.request(method, path, text, {"Authorization": f"Basic {login}", **headers})
@@ -97,7 +100,7 @@ def ended(*flags: str, **environment: str) -> subprocess.CompletedProcess[str]:
         [*COMMAND, *flags],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=HANGS_AFTER_S,
         check=False,
         env=_environment(environment),
     )

@@ -11,6 +11,7 @@ from typing import Any
 
 from plumbline.servers.amqp.rabbitmq import RabbitMQ
 from plumbline.servers.ports import free_ports
+from tests.patience import HANGS_AFTER_S
 
 
 class ManagedRabbitMQ(RabbitMQ):
@@ -37,7 +38,7 @@ class ManagedRabbitMQ(RabbitMQ):
 def ask(port: int, method: str, path: str, body: Any, user: str) -> tuple[int, Any]:
     """A request to the management API at ``port``; the password is the name."""
     login = base64.b64encode(f"{user}:{user}".encode()).decode()
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=HANGS_AFTER_S)
     try:
         text = None if body is None else json.dumps(body)
         connection.request(

@@ -18,6 +18,7 @@ from pika.exceptions import (
 )
 
 from plumbline.reference_broker.amqp.drop_in.shell.log import write
+from tests.patience import HANGS_AFTER_S
 from tests.reference_broker.amqp.drop_in.process import ended, rabbit_drop_in
 
 ACCESS_REFUSED = 403
@@ -36,7 +37,7 @@ default_permissions.read = ^own-
 def test_a_signal_ends_it_in_order(number: signal.Signals, tmp_path: Path) -> None:
     with rabbit_drop_in(folder=tmp_path) as server, server.connect() as connection:
         server.process.send_signal(number)
-        assert server.process.wait(10) == 0
+        assert server.process.wait(HANGS_AFTER_S) == 0
         with pytest.raises(ConnectionClosedByBroker) as closed:
             connection.process_data_events(10)
         assert closed.value.reply_code == 320
