@@ -111,6 +111,24 @@ def ack_floor_passes_a_gap(self: AckState, consumer_seq: int, seq: int) -> None:
         self.floor.consumer, self.floor.stream = highest
 
 
+@method_defect(AckState.acknowledge_one, "JS-ACK-043")
+def ack_floor_goes_back_to_what_is_acknowledged_again(
+    self: AckState, seq: int, consumer_seq: int
+) -> list[int]:
+    """A second acknowledgement behind the floor moves it to its own message."""
+    if seq not in self.pending and seq < self.floor.stream:
+        self.floor.consumer, self.floor.stream = consumer_seq, seq
+    return AckState.acknowledge_one(self, seq, consumer_seq)
+
+
+@method_defect(AckState.request_redelivery, "JS-ACK-043")
+def ack_floor_goes_back_at_a_nak(self: AckState, seq: int) -> None:
+    """The floor goes one message back when a message before it is to be delivered again."""
+    if self.floor.stream and seq in self.pending:
+        self.floor.consumer, self.floor.stream = self.floor.consumer - 1, self.floor.stream - 1
+    AckState.request_redelivery(self, seq)
+
+
 @method_defect(AckState.advance_floor, "JS-ACK-040")
 def ack_floor_stops_at_what_was_acknowledged_before(self: AckState, consumer_seq: int, seq: int) -> None:
     """The acknowledgement that closes a gap moves the floor to its own message only."""

@@ -102,6 +102,14 @@ def pub_duplicate_has_a_new_seq(
     return self.store.last_seq + 1 if original else None
 
 
+@method_defect(Stream.duplicate_of, "JS-PUB-003")
+def pub_message_id_is_always_new(
+    self: Stream, subject: bytes, directives: PublishHeaders, now: int
+) -> int | None:
+    """Every message is stored, whatever Nats-Msg-Id it has."""
+    return None
+
+
 @method_defect(Stream.duplicate_of, "JS-PUB-004")
 def pub_duplicate_is_stored(self: Stream, subject: bytes, directives: PublishHeaders, now: int) -> int | None:
     """A duplicate is answered as one, and stored."""
