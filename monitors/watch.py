@@ -21,7 +21,13 @@ from plumbline.monitors.nats.consumers import (
     NoRedeliveryAfterAck,
     OneAcknowledgement,
 )
-from plumbline.monitors.nats.publishes import OnePayload, StreamOrder, StreamSequenceIsGivenOnce
+from plumbline.monitors.nats.floors import AckFloorNeverFalls
+from plumbline.monitors.nats.publishes import (
+    MessageIdIsStoredOnce,
+    OnePayload,
+    StreamOrder,
+    StreamSequenceIsGivenOnce,
+)
 from plumbline.monitors.nats.pulls import BatchIsTheLimit
 from plumbline.monitors.nats.reader import NatsReader
 from plumbline.monitors.nats.subscriptions import LiveSubscriptions, SubjectsMatch
@@ -36,7 +42,9 @@ MONITORS: tuple[type[Monitor], ...] = (
     DeliveryCountRises,
     NoRedeliveryAfterAck,
     OneAcknowledgement,
+    AckFloorNeverFalls,
     StreamSequenceIsGivenOnce,
+    MessageIdIsStoredOnce,
     StreamOrder,
     OnePayload,
     DeliveryTagsRise,

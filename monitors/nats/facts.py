@@ -120,12 +120,40 @@ class NatsPublish(Fact, frozen=True, kw_only=True):
 
 
 class PublishStored(StreamFact, frozen=True, kw_only=True):
-    """A PubAck came. ``checksum`` of the payload that was published, None if another one may be stored."""
+    """A PubAck came. ``checksum`` of the payload that was published, None if another one may be stored.
+    ``msg_id``: its Nats-Msg-Id; empty if it had none, or is part of a batch."""
 
     seq: int
     duplicate: bool
     requested_at: Place
     checksum: int | None = None
+    msg_id: str = ""
+
+
+class MessageRead(StreamFact, frozen=True, kw_only=True):
+    """The answer to STREAM.MSG.GET or DIRECT.GET is a message. ``checksum`` of its payload."""
+
+    seq: int
+    checksum: int
+    requested_at: Place
+
+
+class StreamStated(StreamFact, frozen=True, kw_only=True):
+    """The answer of the API that has a stream's configuration. ``duplicate_window`` in nanoseconds."""
+
+    duplicate_window: int
+    requested_at: Place
+
+
+class ConsumerStated(StreamFact, frozen=True, kw_only=True):
+    """The answer of the API that has a consumer's state. ``created``: when it was made, as stated;
+    ``leader``: the server that states it, empty without a cluster; ``ack_floor``: the stream sequence."""
+
+    consumer: str
+    created: str
+    leader: str
+    ack_floor: int
+    requested_at: Place
 
 
 class AssetChanged(StreamFact, frozen=True, kw_only=True):

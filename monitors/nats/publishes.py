@@ -12,9 +12,13 @@ from plumbline.monitors.monitor import Monitor, MonitorScope
 from plumbline.monitors.nats import facts
 from plumbline.monitors.observation import Place, Side, Violation
 from plumbline.monitors.ranges import Ranges
+from plumbline.wire.units import MILLISECOND, SECOND
 
 MOST_STEPS = 2_000  # acknowledgements that are remembered: a publish that waits for longer is not judged
 MOST_CHECKSUMS = 20_000  # of sequences; the oldest are forgotten
+MOST_IDS = 20_000
+DEFAULT_WINDOW = 120 * SECOND  # docs.nats.io, "Streams": Duplicate Window
+LEAST_WINDOW = 100 * MILLISECOND  # a stream with a shorter one is refused
 
 
 class StreamSequencesState(Struct):
@@ -61,6 +65,59 @@ class StreamSequenceIsGivenOnce(Monitor):
         state.recent.setdefault(fact.seq, fact)
         if len(state.recent) > MOST_STEPS:
             del state.recent[next(iter(state.recent))]
+
+
+class MessageIdsState(Struct):
+    """``stored``: the PubAck of each Nats-Msg-Id, of the last ones. ``window``: duplicate_window, in ns, if
+    it was stated."""
+
+    stored: dict[str, facts.PublishStored] = {}
+    window: int | None = None
+
+
+class MessageIdIsStoredOnce(Monitor):
+    """A publish that is sent again with its message id is not stored again."""
+
+    rule = "message-id"
+    title = "A stream stores one message of a Nats-Msg-Id within its duplicate_window."
+    requirements = ("JS-PUB-003", "JS-PUB-004")
+    source = 'JetStream model deep dive, "Message Deduplication"; docs.nats.io, "Streams", Duplicate Window'
+    side = Side.SERVER
+    scope = MonitorScope.STREAM
+    State = MessageIdsState
+    looks_at = frozenset({facts.AssetChanged, facts.PublishStored, facts.StreamStated})
+    state: MessageIdsState
+
+    def observe(self, fact: Fact) -> Iterator[Violation]:
+        state = self.state
+        match fact:
+            case facts.AssetChanged(consumer=None):
+                self.state = MessageIdsState()  # perhaps another window
+            case facts.StreamStated():
+                state.window = fact.duplicate_window
+            case facts.PublishStored(duplicate=False, msg_id=str(msg_id)) if msg_id:
+                first = state.stored.get(msg_id)
+                if first is not None and first.seq != fact.seq:
+                    yield from self._stored_again(first, fact)
+                state.stored[msg_id] = fact
+                if len(state.stored) > MOST_IDS:
+                    del state.stored[next(iter(state.stored))]
+
+    def _stored_again(self, first: facts.PublishStored, fact: facts.PublishStored) -> Iterator[Violation]:
+        window = self.state.window
+        between = max(first.place.at, fact.place.at) - min(first.requested_at.at, fact.requested_at.at)
+        if between >= (DEFAULT_WINDOW if window is None else window):
+            return
+        yield self.violation(
+            f"the sequence {first.seq}, as which it was stored, and duplicate true",
+            f"{fact.stream} stores the Nats-Msg-Id {fact.msg_id} again, as {fact.seq}",
+            fact.place,
+            fact.requested_at,
+            first.place,
+            # A server that was restarted may not have what it has removed by then.
+            certain=first.place.connection == fact.place.connection
+            and between < (LEAST_WINDOW if window is None else window),
+        )
 
 
 class StreamOrderState(Struct):
@@ -131,11 +188,14 @@ class StoredPayloadsState(Struct):
     known: dict[int, tuple[int, Place, bool]] = {}
 
 
+_OF_PAYLOADS = (facts.PublishStored, facts.JetStreamDelivery, facts.MessageRead)
+
+
 class OnePayload(Monitor):
-    """A sequence is one message, for its publisher and in each delivery."""
+    """A sequence is one message, for its publisher, in each delivery and for each reader."""
 
     rule = "one-payload"
-    title = "A message is delivered, each time and to each consumer, with the payload that was published."
+    title = "A message is delivered and read, each time and by each client, with the payload as published."
     requirements = ("JS-PUB-001", "JS-ACK-004")
     source = (
         'docs.nats.io, "Replication and R=3", "R=3 means three peers in one RAFT group", as JS-CLUS-007; '
@@ -144,17 +204,17 @@ class OnePayload(Monitor):
     side = Side.SERVER
     scope = MonitorScope.STREAM
     State = StoredPayloadsState
-    looks_at = frozenset({facts.AssetChanged, facts.PublishStored, facts.JetStreamDelivery})
+    looks_at = frozenset({facts.AssetChanged, *_OF_PAYLOADS})
     state: StoredPayloadsState
 
     def observe(self, fact: Fact) -> Iterator[Violation]:
         known = self.state.known
         if isinstance(fact, facts.AssetChanged) and fact.consumer is None:
             known.clear()
-        if not isinstance(fact, (facts.PublishStored, facts.JetStreamDelivery)) or fact.checksum is None:
+        if not isinstance(fact, _OF_PAYLOADS) or fact.checksum is None:
             return
         is_ack = isinstance(fact, facts.PublishStored)
-        seq = fact.seq if isinstance(fact, facts.PublishStored) else fact.stream_seq
+        seq = fact.stream_seq if isinstance(fact, facts.JetStreamDelivery) else fact.seq
         checksum, place, is_acknowledged = known.get(seq, (fact.checksum, fact.place, False))
         if is_ack and is_acknowledged:  # see StreamSequenceIsGivenOnce
             return

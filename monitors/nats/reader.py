@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from plumbline.monitors.facts import Fact
 from plumbline.monitors.nats import facts
+from plumbline.monitors.nats.queries import PendingQuery, query_of, stated
 from plumbline.monitors.observation import Observation, Place
 from plumbline.wire import nats
 from plumbline.wire.errors import ProtocolError
@@ -45,6 +46,10 @@ class _PendingAck(Struct, frozen=True, tag="ack"):
 class _PendingPublish(Struct, frozen=True, tag="publish"):
     place: Place
     checksum: int | None
+    msg_id: str
+
+
+_Pending = _PendingAck | _PendingPublish | PendingQuery
 
 
 class ReaderState(Struct):
@@ -56,7 +61,7 @@ class ReaderState(Struct):
     login: str = ""
     subjects: dict[str, str] = {}
     pull_inboxes: dict[str, int] = {}  # inbox -> requests made on it that no status ended
-    pending_replies: dict[str, _PendingAck | _PendingPublish] = {}
+    pending_replies: dict[str, _Pending] = {}
 
 
 class NatsReader:
@@ -117,14 +122,13 @@ class NatsReader:
         elif subject.startswith("$JS."):
             yield from self._request(seen, operation, subject, reply)
         else:
+            msg_id = _message_id(operation)
             if reply:
-                self._remember_request(reply, _PendingPublish(seen.place, _published_checksum(operation)))
+                self._remember_request(
+                    reply, _PendingPublish(seen.place, _published_checksum(operation), msg_id)
+                )
             yield facts.NatsPublish(
-                **_at(seen),
-                subject=subject,
-                reply=reply,
-                msg_id=_message_id(operation),
-                size=_size(operation),
+                **_at(seen), subject=subject, reply=reply, msg_id=msg_id, size=_size(operation)
             )
 
     def _acknowledge(
@@ -165,6 +169,9 @@ class NatsReader:
             if reply and request is not None:
                 yield self._pulled(seen, tokens[3], tokens[4], domain, reply, request)
             return
+        query = query_of(tokens, seen.place, domain) if reply else None
+        if query is not None:
+            self._remember_request(reply, query)
         about = _changed_asset(tokens)
         if about is not None:
             verb, stream, consumer = about
@@ -195,7 +202,7 @@ class NatsReader:
             no_wait=request.no_wait, max_bytes=request.max_bytes, idle_heartbeat=request.idle_heartbeat,
         )  # fmt: skip
 
-    def _remember_request(self, reply: str, request: _PendingAck | _PendingPublish) -> None:
+    def _remember_request(self, reply: str, request: _Pending) -> None:
         self.state.pending_replies[reply] = request
         _forget_oldest(self.state.pending_replies)
 
@@ -245,6 +252,13 @@ class NatsReader:
                 kind=request.kind, requested_at=request.place,
             )  # fmt: skip
             return
+        if isinstance(request, PendingQuery):
+            about = {**_at(seen), "login": self.state.login}
+            with suppress(ProtocolError):
+                fact = stated(request, operation, about)
+                if fact is not None:
+                    yield fact
+            return
         try:
             reply = json_object(operation.payload)
             refused, ack = jetstream.ApiError.of(reply), jetstream.PubAck.of(reply)
@@ -256,6 +270,7 @@ class NatsReader:
             **_at(seen), stream=ack.stream, domain=ack.domain or self.state.domain, login=self.state.login,
             seq=ack.seq, duplicate=ack.duplicate, requested_at=request.place,
             checksum=None if ack.duplicate or ack.batch or ack.val else request.checksum,
+            msg_id="" if ack.batch else request.msg_id,
         )  # fmt: skip
 
 

@@ -46,7 +46,7 @@ class AnswerLinks:
             case nats.JetStreamAck():
                 found = self._deliveries.pop((fact.stream, fact.consumer, fact.consumer_seq), None)
                 return [] if found is None else [found]
-            case nats.AckConfirmed() | nats.PublishStored():
+            case nats.AckConfirmed() | nats.PublishStored() | nats.MessageRead() | nats.ConsumerStated():
                 return [fact.requested_at.index]
             case nats.PullStatus():
                 pull = pulls.ends(fact) if pulls is not None else None

@@ -162,6 +162,17 @@ def _nats_published(cells: Cells, _: nats_facts.NatsPublish) -> None:
 def _publish_answered(cells: Cells, fact: nats_facts.PublishStored) -> None:
     _about("publish-answer", cells, fact)
     cells["stream_seq"], cells["duplicate"], cells["kind"] = long(fact.seq), fact.duplicate, "PubAck"
+    cells["message_id"] = fact.msg_id or None
+
+
+def _read(cells: Cells, fact: nats_facts.MessageRead) -> None:
+    _about("read", cells, fact)
+    cells["stream_seq"] = long(fact.seq)
+
+
+def _consumer_stated(cells: Cells, fact: nats_facts.ConsumerStated) -> None:
+    _about("consumer-info", cells, fact)
+    cells["consumer"], cells["stream_seq"] = fact.consumer, long(fact.ack_floor)
 
 
 def _administered(cells: Cells, fact: nats_facts.AssetChanged) -> None:
@@ -197,6 +208,8 @@ _FACTS: dict[type[Fact], Callable[[Cells, Any], None]] = {
     nats_facts.PullStatus: _pull_status,
     nats_facts.NatsPublish: _nats_published,
     nats_facts.PublishStored: _publish_answered,
+    nats_facts.MessageRead: _read,
+    nats_facts.ConsumerStated: _consumer_stated,
     nats_facts.AssetChanged: _administered,
     amqp_facts.AmqpDelivery: _amqp_delivered,
     amqp_facts.AmqpAck: _amqp_acknowledged,

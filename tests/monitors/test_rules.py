@@ -294,6 +294,91 @@ def test_headers_only_leave_the_payload_out() -> None:
     assert rules(_acked("a", 7) + without) == []
 
 
+SENT_ID = "HPUB x r | NATS/1.0\\r\\nNats-Msg-Id: k\\r\\n\\r\\nm\n"
+
+
+def _with_id(connection: str, seq: int, more: str = "") -> str:
+    answer = f'{connection}< MSG r 1 | {{"stream":"S","seq":{seq}{more}}}\n'
+    return f"{connection}> {SENT_ID}{answer}"
+
+
+def _window(milliseconds: int) -> str:
+    config = f'"config":{{"name":"S","duplicate_window":{milliseconds * 1_000_000}}}'
+    state = '"state":{"messages":0,"bytes":0,"first_seq":0,"last_seq":0,"consumer_count":0}'
+    return f"a> PUB $JS.API.STREAM.INFO.S i |\na< MSG i 1 | {{{config},{state}}}\n"
+
+
+def test_a_message_id_is_stored_once() -> None:
+    assert rules(_with_id("a", 7) + _with_id("a", 8)) == [("message-id", True)]
+    assert rules(_with_id("a", 7) + _with_id("b", 8)) == [("message-id", False)]
+    assert rules(_with_id("a", 7) + _with_id("a", 7, ',"duplicate":true') + _acked("a", 8)) == []
+    assert rules(_with_id("a", 7) + _with_id("a", 8).replace("Nats-Msg-Id: k", "Nats-Msg-Id: l")) == []
+    assert rules(_with_id("a", 7) + "b> PUB $JS.API.STREAM.PURGE.S in |\n" + _with_id("a", 8)) == []
+
+
+def test_a_message_id_is_new_after_the_duplicate_window() -> None:
+    later = "a> PING\na< PONG\n" * 60  # 120 ms
+    twice = _with_id("a", 7) + later + _with_id("a", 8)
+    assert rules(twice) == [("message-id", False)]  # the window is not known
+    assert rules(_window(110) + twice) == []
+    assert rules(_window(1000) + twice) == [("message-id", True)]
+
+
+def _floor(connection: str, floor: int, created: str = "t1", leader: str = "") -> str:
+    pair = f'{{"consumer_seq":{floor},"stream_seq":{floor}}}'
+    counts = '"num_ack_pending":0,"num_redelivered":0,"num_waiting":0,"num_pending":0'
+    cluster = f',"cluster":{{"leader":"{leader}"}}' if leader else ""
+    info = (
+        f'{{"stream_name":"S","name":"C","created":"{created}","delivered":{pair},"ack_floor":{pair},{counts}'
+        f"{cluster}}}"
+    )
+    return f"{connection}> PUB $JS.API.CONSUMER.INFO.S.C i |\n{connection}< MSG i 1 | {info}\n"
+
+
+def test_an_ack_floor_never_decreases() -> None:
+    assert rules(_floor("a", 7) + _floor("a", 5)) == [("ack-floor", True)]
+    assert rules(_floor("a", 7) + _floor("b", 5)) == [("ack-floor", False)]
+    assert rules(_floor("a", 7) + _floor("a", 9) + _floor("a", 8)) == [("ack-floor", True)]
+    assert rules(_floor("a", 7) + _floor("a", 7) + _floor("a", 9)) == []
+
+
+def test_floors_of_two_leaders_or_two_consumers_are_not_compared() -> None:
+    assert rules(_floor("a", 7, leader="n1") + _floor("a", 5, leader="n2")) == []
+    assert rules(_floor("a", 7, leader="n1") + _floor("a", 5, leader="n1")) == [("ack-floor", True)]
+    assert rules(_floor("a", 7) + _floor("a", 5, created="t2")) == []
+
+
+def test_a_reset_may_lower_an_ack_floor() -> None:
+    assert rules(_floor("a", 7) + "b> PUB $JS.API.CONSUMER.RESET.S.C in |\n" + _floor("a", 5)) == []
+    other = "b> PUB $JS.API.CONSUMER.RESET.S.D in |\n"
+    assert rules(_floor("a", 7) + other + _floor("a", 9) + _floor("a", 5)) == [("ack-floor", True)]
+
+
+def test_answers_that_overlap_may_have_any_floors() -> None:
+    first, second = (_floor("a", floor).replace(" i ", f" i{floor} ").splitlines() for floor in (5, 7))
+    assert rules("\n".join([first[0], *second, first[1]])) == []
+
+
+READ = "a> PUB $JS.API.STREAM.MSG.GET.S i |\n"
+DIRECT = "NATS/1.0\\r\\nNats-Stream: S\\r\\nNats-Sequence: 7\\r\\n\\r\\n"
+
+
+def test_a_message_is_read_with_its_payload() -> None:
+    def read(data: str) -> str:
+        return READ + f'a< MSG i 1 | {{"message":{{"subject":"x","seq":7,"data":"{data}"}}}}\n'
+
+    assert rules(_acked("a", 7) + read("bTc=")) == []
+    assert rules(_acked("a", 7) + read("bTg=")) == [("one-payload", True)]
+    assert rules(_acked("a", 7) + read("not base64")) == []
+
+
+def test_a_message_is_read_directly_with_its_payload() -> None:
+    asked = "a> PUB $JS.API.DIRECT.GET.S i |\n"
+    assert rules(_acked("a", 7) + f"{asked}a< HMSG i 1 | {DIRECT}m7") == []
+    assert rules(_acked("a", 7) + f"{asked}a< HMSG i 1 | {DIRECT}m8") == [("one-payload", True)]
+    assert rules(_acked("a", 7) + f"a> SUB i 1\na< HMSG i 1 | {DIRECT}m8") == []  # republished, perhaps
+
+
 def test_unreadable_operations_give_no_facts() -> None:
     hostile = f"a> PUB {PULL} in | {{\na> PUB $JS.ACK.x in | +ACK\na> PUB $JS.API in |\n"
     assert rules(hostile + "a< HMSG in 1 | NATS/1.0 9\\r\\n\\r\\n\na< MSG r 1 $JS.ACK.a.b |") == []
@@ -335,6 +420,9 @@ def test_other_facts_than_it_looks_at_change_nothing_for_a_monitor() -> None:
         + _acked("a", 7)
         + "a> PUB $JS.API.STREAM.PURGE.S r |\na> UNSUB 2\n"
         "a< HMSG in 1 | NATS/1.0 408 Request Timeout\\r\\n\\r\\n\n"
+        + _window(1000)
+        + _floor("a", 7)
+        + f"{READ}a< HMSG i 1 | {DIRECT}m".replace("STREAM.MSG.GET", "DIRECT.GET")
     )
     reader = NatsReader()
     facts = [fact for seen in transcript for fact in reader.read(seen)]

@@ -27,6 +27,8 @@ TWINS = {
     "delivery-count": "redelivery-counts-as-the-first",
     "nothing-after-the-end": "ack-is-ignored",
     "stream-sequence": "pub-duplicate-is-not-told",
+    "message-id": "pub-message-id-is-always-new",
+    "ack-floor": "ack-floor-goes-back-at-a-nak",
     "stream-order": "pub-puback-has-the-seq-of-a-neighbour",
     "one-payload": "pub-duplicate-replaces-the-payload",
 }
@@ -67,9 +69,11 @@ async def pulls(client: Client) -> None:
     answers = await client.subscribe(inbox)
     (first,) = await pull(client, answers, inbox, 1)
     await acknowledge(client, first)
+    await consumer_info(client)
     second, third = await pull(client, answers, inbox, 2)
     await acknowledge(client, third)
     await second.nak()
+    await consumer_info(client)
     (again,) = await pull(client, answers, inbox, 1)
     await acknowledge(client, again)
     await ended(client, answers, inbox)
@@ -94,9 +98,14 @@ async def ended(client: Client, answers: Subscription, inbox: str) -> None:
         pass
     await client.publish("day.kept", b"late")
     await client.flush()
+    await consumer_info(client)
+    await client.flush()
+
+
+async def consumer_info(client: Client) -> None:
+    """A broken twin may send what ends the connection, and no answer."""
     with contextlib.suppress(NatsError):
         await client.request("$JS.API.CONSUMER.INFO.DAY.C", b"", timeout=5)
-    await client.flush()
 
 
 def broken(tap: Tap) -> set[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 from collections.abc import Iterator
 
 from plumbline.wire import nats
@@ -207,6 +208,32 @@ def payload_changes(names: Names) -> Iterator[Step]:
     yield wrong(consumer.deliver(1, 1, payload=b"as it was not"))
 
 
+def id_stored_twice(names: Names) -> Iterator[Step]:
+    consumer = Consumer(names)
+    yield consumer.subscribe()
+    for seq in (1, 2):
+        reply = f"{consumer.inbox}.s{seq}"
+        yield client_sends(nats.HPub.make("orders.new", [("Nats-Msg-Id", "once")], b"m", reply))
+        answer = b'{"stream":"%s","seq":%d}' % (consumer.stream.encode(), seq)
+        step = server_sends(nats.Msg.make(reply, consumer.sid, answer))
+        yield wrong(step) if seq == 2 else step
+
+
+def floor_falls(names: Names) -> Iterator[Step]:
+    consumer = Consumer(names)
+    yield consumer.subscribe()
+    for floor in (8, 7):
+        reply = f"{consumer.inbox}.f{floor}"
+        yield client_sends(nats.Pub.make(f"$JS.API.CONSUMER.INFO.{consumer.stream}.C", b"", reply))
+        pair = {"consumer_seq": floor, "stream_seq": floor}
+        info = {
+            "stream_name": consumer.stream, "name": "C", "created": "2026-09-21T00:00:00Z", "delivered": pair,
+            "ack_floor": pair, "num_ack_pending": 0, "num_redelivered": 0, "num_waiting": 0, "num_pending": 0,
+        }  # fmt: skip
+        step = server_sends(nats.Msg.make(reply, consumer.sid, json.dumps(info).encode()))
+        yield wrong(step) if floor == 7 else step
+
+
 NATS: tuple[tuple[str, Episode], ...] = (
     ("live-subscription", unsubscribed),
     ("live-subscription", unknown_sid),
@@ -222,5 +249,7 @@ NATS: tuple[tuple[str, Episode], ...] = (
     ("one-acknowledgement", nak_then_ack),
     ("stream-sequence", sequence_given_twice),
     ("stream-order", sequence_falls),
+    ("message-id", id_stored_twice),
+    ("ack-floor", floor_falls),
     ("one-payload", payload_changes),
 )

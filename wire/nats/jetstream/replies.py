@@ -75,6 +75,12 @@ class SequencePair(Struct, frozen=True):
         return f"{self.consumer_seq}/{self.stream_seq}"
 
 
+class AssetCluster(Struct, frozen=True):
+    """Where a stream or a consumer is."""
+
+    leader: str = ""
+
+
 class ConsumerInfo(Reply, frozen=True):
     """The answer to CONSUMER.INFO and CONSUMER.CREATE."""
 
@@ -91,6 +97,7 @@ class ConsumerInfo(Reply, frozen=True):
     push_bound: bool = False
     paused: bool = False  # 2.11
     pause_remaining: int = 0  # nanoseconds
+    cluster: AssetCluster | None = None  # of a server in a cluster
 
 
 class StreamState(Struct, frozen=True):
@@ -107,6 +114,21 @@ class StreamState(Struct, frozen=True):
     subjects: dict[str, int] = field(default_factory=dict)  # only if asked for
     num_deleted: int = 0
     deleted: list[int] = field(default_factory=list)  # only if asked for
+
+
+class StoredMessage(Struct, frozen=True):
+    """A message in a stream. ``data`` and ``hdrs`` are base64 in JSON, and left out if they are empty."""
+
+    seq: int
+    subject: str = ""
+    data: bytes = b""
+    hdrs: bytes = b""
+
+
+class MessageReply(Reply, frozen=True):
+    """The answer to STREAM.MSG.GET."""
+
+    message: StoredMessage
 
 
 class StreamInfo(Reply, frozen=True):
