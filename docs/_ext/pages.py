@@ -1,4 +1,5 @@
-"""Generated pages: help of each command, the requirement catalogue, known failures, the JSON schema.
+"""Generated pages: help of each command, the requirement catalogue, known failures, rules of monitors, the
+JSON schema.
 
 ``generated()`` returns them in memory; ``write()`` puts them below ``docs/``, where git ignores them.
 Sphinx is not needed for either.
@@ -21,11 +22,13 @@ from plumbline.cluster.verdicts import with_clusters
 from plumbline.conformance.clients.client_references import with_clients
 from plumbline.conformance.requirements.catalogue import PROFILES, Catalogue, Group, Requirement
 from plumbline.conformance.requirements.references import CheckReferences, check_references
+from plumbline.monitors import MONITORS, Monitor
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMANDS = "reference/commands"
 REQUIREMENTS = "reference/requirements"
 KNOWN_FAILURES = "reference/_known_failures.md"
+RULES = "reference/_rules.md"
 RESULT_SCHEMA = "reference/_result_schema.md"
 SCHEMA = ROOT / "reports" / "result.schema.json"
 HELP_COLUMNS = 88
@@ -63,6 +66,7 @@ def generated() -> Mapping[str, str]:
         **{f"{COMMANDS}/{name.replace(' ', '-')}.md": text for name, text in command_pages().items()},
         **{f"{REQUIREMENTS}/{group.id}.md": requirement_page(group, written) for group in catalogue.groups},
         KNOWN_FAILURES: known_failures(catalogue.requirements),
+        RULES: rules(MONITORS),
         RESULT_SCHEMA: schema_tables(json.loads(SCHEMA.read_text(encoding="utf-8"))),
         **{fragment(page): document(source, page) for source, page in DOCUMENTS.items()},
     }
@@ -175,6 +179,20 @@ def _requirement_link(name: str) -> str:
 def _linked(known: Any) -> str:
     link = f" (<{known.link}>)" if known.link else ""
     return f"{escaped(known.text)}{link}"
+
+
+# -- rules of monitors -------------------------------------------------------------------------
+
+
+def rules(monitors: Iterable[type[Monitor]]) -> str:
+    """One table of all rules, in their order."""
+    lines = ["| Rule | What it says | Judges | Requirements | Source |", "| --- | --- | --- | --- | --- |"]
+    for one in monitors:
+        named = ", ".join(map(_requirement_link, one.requirements))
+        lines.append(
+            f"| `{one.rule}` | {escaped(one.title)} | the {one.side} | {named} | {escaped(one.source)} |"
+        )
+    return "\n".join(lines) + "\n"
 
 
 # -- the JSON result ---------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from markdown_it import MarkdownIt
 from docs._ext import examples, pages
 from plumbline.captures.filters import parse
 from plumbline.cli.commands import record
+from plumbline.monitors import MONITORS
 from plumbline.proxy.faults.language import FaultKind, parse_fault
 from plumbline.reports.formats import FORMATS
 from tests.docs.pages import DOCS, ROOT
@@ -64,6 +65,12 @@ def test_a_requirement_shows_the_exchange_that_is_run() -> None:
     first = page[page.index('id="JS-PULL-001"') : page.index('id="JS-PULL-002"')]
     assert "The exchange that is run: conformance/traces/" in first
     assert "\n> PUB $JS.API.CONSUMER.MSG.NEXT." in first
+
+
+def test_every_rule_of_a_monitor_is_in_the_table_of_rules() -> None:
+    table = pages.generated()[pages.RULES]
+    assert [line.split("`")[1] for line in table.splitlines()[2:]] == [one.rule for one in MONITORS]
+    assert "[JS-PUB-001](requirements/JS-PUB.md#js-pub-001)" in table
 
 
 def test_subcommands_have_pages_of_their_own() -> None:
