@@ -74,7 +74,7 @@ def transactions_overlook_tag_0(broker: Broker) -> None:
 
 @defect("AMQP-CONFIRM-034")
 def transactions_make_room_at_once(broker: Broker) -> None:
-    """What is settled in a transaction takes no place of its consumer any more, though it is not committed."""
+    """What is settled in a transaction takes no place any more, though it is not committed."""
     original = broker.acknowledging.settle_tag
 
     def settle_tag(channel: Channel, tag: int, settlement: str, now: int, *, multiple: bool) -> None:
