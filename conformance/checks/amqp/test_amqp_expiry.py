@@ -188,6 +188,21 @@ def test_queue_expiry(session: AmqpSession) -> None:
     session.stage.expect_queue(morgue, message_count=0)
 
 
+@verifies("AMQP-TTL-017", source=f'{TTL_DOC}, "Queue TTL"')
+def test_declaration_renews_the_lease(session: AmqpSession) -> None:
+    """A queue with x-expires is deleted so long after it was declared again, not after the first time."""
+    client = session.connect()
+    client.call("confirm.select")
+    leases = {"x-expires": TTL_MS}
+    queue = session.stage.queue("RENEWED", arguments=leases)
+    session.pause(TTL_S / 2)
+    renewed_at = time.monotonic()
+    # If we are late it is made anew, and its time begins now, too.
+    client.send(Method.make("queue.declare", 1, queue=queue, durable=True, arguments=leases))
+    client.expect("queue.declare-ok", 1)
+    _require_age(session, "declared again", _await_end(session, client, queue, renewed_at))
+
+
 @verifies("AMQP-TTL-015", source=f'{TTL_DOC}, "Queue TTL"')
 def test_queue_expires_after_its_last_consumer(session: AmqpSession) -> None:
     """A queue with x-expires is deleted so long after its consumer is cancelled, or loses its connection."""
