@@ -13,6 +13,7 @@ from plumbline.reference_broker.amqp.core import Broker
 from plumbline.reference_broker.amqp.defects import defect, replace
 from plumbline.reference_broker.amqp.defects.alterations import handling
 from plumbline.reference_broker.amqp.lifecycle import Handler
+from plumbline.reference_broker.amqp.messages.message import QueueEntry
 from plumbline.reference_broker.amqp.topology.queues import Queue, QueueConsumer
 from plumbline.wire.amqp import Method
 
@@ -52,15 +53,21 @@ def requeue_of_several_frees_one_place(broker: Broker) -> None:
 
 @defect("AMQP-QOS-007")
 def channel_limits_hold_for_no_ack(broker: Broker) -> None:
-    """A consumer without acknowledgements gets nothing while its channel has reached its limit."""
-    original = broker.deliveries.has_capacity
+    """The consumers without acknowledgements of a channel get no more messages than its limit."""
+    original, original_deliver = broker.deliveries.has_capacity, broker.deliveries.deliver
+    given: dict[Channel, int] = {}
 
     def has_capacity(consumer: QueueConsumer) -> bool:
-        channel = consumer.channel
-        is_full = consumer.no_ack and channel.limit and channel.limited >= channel.limit
-        return not is_full and original(consumer)
+        limit = consumer.channel.limit if consumer.no_ack else 0
+        return not (limit and given.get(consumer.channel, 0) >= limit) and original(consumer)
+
+    def deliver(consumer: QueueConsumer, entry: QueueEntry, now: int) -> None:
+        if consumer.no_ack:
+            given[consumer.channel] = given.get(consumer.channel, 0) + 1
+        original_deliver(consumer, entry, now)
 
     replace(broker.deliveries, "has_capacity", has_capacity)
+    replace(broker.deliveries, "deliver", deliver)
 
 
 @defect("AMQP-QOS-013", "AMQP-QOS-014")
