@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from hashlib import sha256
 
 import msgspec
 from msgspec import Struct
@@ -72,7 +73,8 @@ def _played_once(
     """Once in the run, if its processes share a folder."""
     if session.target.shared is None:
         return _play(session, parts, endings)
-    file = session.target.shared / ("-".join(part.__name__ for part in parts) + ".lives")
+    names = "-".join(part.__name__ for part in parts)  # together too long for the name of a file
+    file = session.target.shared / (sha256(names.encode()).hexdigest() + ".lives")
     with file_lock(file.with_suffix(".lock"), exclusive=True):
         if file.exists():
             return msgspec.msgpack.decode(file.read_bytes(), type=dict[str, PartResult])
