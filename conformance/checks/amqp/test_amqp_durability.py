@@ -8,6 +8,7 @@ from contextlib import suppress
 from plumbline.conformance.amqp.connection import AmqpConnection
 from plumbline.conformance.amqp.session import AmqpSession
 from plumbline.conformance.check import verifies
+from plumbline.conformance.checks.amqp.amqp_kept import KEPT_PARTS
 from plumbline.conformance.checks.amqp.amqp_removed import (
     PERSISTENT,
     dead_letters,
@@ -391,6 +392,7 @@ PARTS = (
     dead_letters,
     declared_things,
     exclusive_queue,
+    *KEPT_PARTS,
     _crash,  # comes last: the server is to be killed at once
 )
 ENDINGS = (OwnServer.stop, OwnServer.kill)

@@ -35,15 +35,20 @@ def got(session: AmqpSession, client: AmqpConnection, queue: str, **expected: An
 
 @verifies("AMQP-DLX-004", source=SOURCE)
 def test_message_that_is_returned_too_often_is_dead_lettered(session: AmqpSession) -> None:
-    """With x-delivery-limit 1 a message is delivered twice, and then dead-lettered as delivery_limit."""
-    morgue = session.stage.queue("MORGUE")
-    orders = quorum_queue(
-        session, "ORDERS", delivery_limit=1, dead_letter_exchange="", dead_letter_routing_key=morgue
-    )
+    """With x-delivery-limit N a message is delivered N+1 times, and then dead-lettered as delivery_limit."""
+    for limit in (1, 3):
+        _require_deliveries(session, limit)
+
+
+def _require_deliveries(session: AmqpSession, limit: int) -> None:
+    """So many and one more."""
+    morgue = session.stage.queue(f"MORGUE-{limit}")
+    letters = {"dead_letter_exchange": "", "dead_letter_routing_key": morgue}
+    orders = quorum_queue(session, f"ORDERS-{limit}", delivery_limit=limit, **letters)
     session.stage.publish(orders, b"m1")
-    client = session.connect()
-    for redelivered in (False, True):
-        message = got(session, client, orders, redelivered=redelivered, body=b"m1")
+    client = session.connect(f"of limit {limit}")
+    for delivery in range(limit + 1):
+        message = got(session, client, orders, redelivered=delivery > 0, body=b"m1")
         tag = message.arguments["delivery_tag"]
         client.send(Method.make("basic.reject", 1, delivery_tag=tag, requeue=True))
     dead = got(session, client, morgue, body=b"m1")
@@ -58,21 +63,21 @@ def test_message_that_is_returned_too_often_is_dead_lettered(session: AmqpSessio
 
 @verifies("AMQP-DLX-005", source=SOURCE)
 def test_deliveries_are_counted(session: AmqpSession) -> None:
-    """A message that a quorum queue delivers again has redelivered set and x-delivery-count 1."""
+    """A message that a quorum queue delivers again has redelivered set and its deliveries counted."""
     orders = quorum_queue(session, "ORDERS")
     session.stage.publish(orders, b"m1")
     client = session.connect()
-    first = got(session, client, orders, redelivered=False)
-    tag = first.arguments["delivery_tag"]
-    client.send(Method.make("basic.reject", 1, delivery_tag=tag, requeue=True))
-    second = got(session, client, orders, redelivered=True)
-    headers = (second.properties or {}).get("headers", {})
-    session.require(
-        headers.get("x-delivery-count") == 1,
-        "the second delivery is not counted",
-        expected="x-delivery-count 1",
-        actual=str(headers),
-    )
+    for before in range(4):
+        message = got(session, client, orders, redelivered=before > 0)
+        headers = (message.properties or {}).get("headers") or {}
+        session.require(
+            headers.get("x-delivery-count", 0) == before,
+            "the deliveries are not counted",
+            expected=f"x-delivery-count {before}" if before else "no x-delivery-count, or 0",
+            actual=str(headers),
+        )
+        tag = message.arguments["delivery_tag"]
+        client.send(Method.make("basic.reject", 1, delivery_tag=tag, requeue=True))
 
 
 @verifies("AMQP-DLX-006", source=SOURCE)
@@ -82,6 +87,19 @@ def test_no_global_prefetch(session: AmqpSession) -> None:
     client = session.connect()
     client.call("basic.qos", 1, prefetch_count=5, global_=True)
     expect_refusal(session, client, Method.make("basic.consume", 1, queue=orders, consumer_tag="c"), 540)
+
+
+@verifies("AMQP-DLX-019", source=f'{SOURCE}, "Feature Matrix"')
+def test_quorum_queues_are_not_exclusive(session: AmqpSession) -> None:
+    """An exclusive quorum queue is refused with 406, and is not there."""
+    quorum_queue(session, "ORDERS")
+    client = session.connect()
+    queue = session.name("MINE")
+    declared = {"queue": queue, "durable": True, "exclusive": True, "arguments": QUORUM}
+    client.send(Method.make("queue.declare", 1, **declared))
+    client.expect("channel.close", reply_code=406, class_id=50, method_id=10)
+    client.send(Method.make("channel.close-ok", 1))
+    session.stage.expect_queue(queue, exists=False)
 
 
 @verifies("AMQP-DLX-007", source=SOURCE)
