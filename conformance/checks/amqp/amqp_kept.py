@@ -75,10 +75,7 @@ def settled_together(session: AmqpSession, server: OwnServer) -> Iterator[None]:
     """Messages that left their queue in one acknowledgement, or in one nack."""
     stage = session.stage_on(server)
     names = {}
-    for label, method, more in (
-        ("ACKED-TOGETHER", "basic.ack", {}),
-        ("NACKED-TOGETHER", "basic.nack", {"requeue": False}),
-    ):
+    for label, method in (("ACKED-TOGETHER", "basic.ack"), ("NACKED-TOGETHER", "basic.nack")):
         names[label] = stage.queue(label)
         for body in (b"m1", b"m2", b"m3", b"m4"):
             stage.publish(names[label], body, PERSISTENT)
@@ -86,7 +83,7 @@ def settled_together(session: AmqpSession, server: OwnServer) -> Iterator[None]:
         _got(client, names[label], body=b"m1")
         _got(client, names[label], body=b"m2")
         tag = _got(client, names[label], body=b"m3").arguments["delivery_tag"]
-        client.send(Method.make(method, 1, delivery_tag=tag, multiple=True, **more))
+        client.send(Method.make(method, 1, delivery_tag=tag, multiple=True))
         client.flush()
     yield
     client = session.connect_to(server, "reader")

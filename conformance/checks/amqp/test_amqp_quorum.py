@@ -95,8 +95,7 @@ def test_quorum_queues_are_not_exclusive(session: AmqpSession) -> None:
     quorum_queue(session, "ORDERS")
     client = session.connect()
     queue = session.name("MINE")
-    declared = {"queue": queue, "durable": True, "exclusive": True, "arguments": QUORUM}
-    client.send(Method.make("queue.declare", 1, **declared))
+    client.send(Method.make("queue.declare", 1, queue=queue, durable=True, exclusive=True, arguments=QUORUM))
     client.expect("channel.close", reply_code=406, class_id=50, method_id=10)
     client.send(Method.make("channel.close-ok", 1))
     session.stage.expect_queue(queue, exists=False)
