@@ -58,7 +58,7 @@ class AckFloorNeverFalls(Monitor):
 
     rule = "ack-floor"
     title = "The ack floor that a server states of a consumer never decreases."
-    requirements = ("JS-ACK-043",)
+    requirements = ("JS-ACK-045",)
     source = (
         'docs.nats.io, "JetStream wire API Reference", consumer_info_response: ack_floor, '
         "the highest contiguous acknowledged message; as JS-CLUS-014"

@@ -111,7 +111,7 @@ def ack_floor_passes_a_gap(self: AckState, consumer_seq: int, seq: int) -> None:
         self.floor.consumer, self.floor.stream = highest
 
 
-@method_defect(AckState.acknowledge_one, "JS-ACK-043")
+@method_defect(AckState.acknowledge_one, "JS-ACK-045")
 def ack_floor_goes_back_to_what_is_acknowledged_again(
     self: AckState, seq: int, consumer_seq: int
 ) -> list[int]:
@@ -121,7 +121,7 @@ def ack_floor_goes_back_to_what_is_acknowledged_again(
     return AckState.acknowledge_one(self, seq, consumer_seq)
 
 
-@method_defect(AckState.request_redelivery, "JS-ACK-043")
+@method_defect(AckState.request_redelivery, "JS-ACK-045")
 def ack_floor_goes_back_at_a_nak(self: AckState, seq: int) -> None:
     """The floor goes one message back when a message before it is to be delivered again."""
     if self.floor.stream and seq in self.pending:
