@@ -315,13 +315,15 @@ def test_a_paused_consumer_sends_heartbeats_alone(session: NatsSession) -> None:
     )
 
 
-@verifies("JS-CONS-102", source="observed, nats-server 2.15", since="2.11")
+@verifies("JS-CONS-102", "JS-CONS-151", source="observed, nats-server 2.15", since="2.11")
 def test_a_pause_ends_at_its_moment(session: NatsSession) -> None:
     """A paused push consumer and a paused pull consumer deliver when pause_until comes, and not before."""
     subject, inbox = session.name("p"), session.inbox("pulled")
     stream = session.stage.stream("P", [subject])
     pull, push = session.stage.consumer(stream, "PULL"), push_consumer(session, stream)
     client = subscribed(session)
+    # The second pause takes the place of the first one.
+    session.stage.api("CONSUMER.PAUSE", stream, pull, body={"pause_until": PAUSED_FOR_EVER})
     ends = {"1": _paused(session, stream, push), "2": _paused(session, stream, pull)}
     body = PullRequest(batch=1, expires=PATIENCE_NS).encode()
     client.send(Sub.make(inbox, 2), Pub.make(next_subject(stream, pull), body, inbox))
@@ -338,6 +340,8 @@ def test_a_pause_ends_at_its_moment(session: NatsSession) -> None:
             expected=f"nothing for {PAUSE_NS / 1e9:g} s",
             actual=f"{operation} {early:.3f} s before that",
         )
+    for consumer in (push, pull):
+        session.stage.expect_consumer(stream, consumer, paused=False)
 
 
 def _paused(session: NatsSession, stream: str, consumer: str) -> float:
