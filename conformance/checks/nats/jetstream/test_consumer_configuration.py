@@ -18,7 +18,8 @@ from plumbline.conformance.checks.nats.jetstream.api_answers import (
     shows_default,
 )
 from plumbline.conformance.nats.session import NatsSession
-from plumbline.wire.nats.jetstream import ApiError
+from plumbline.wire.nats import Msg, Pub, Sub
+from plumbline.wire.nats.jetstream import ApiError, next_subject
 
 SOURCE = 'docs.nats.io, "JetStream wire API Reference"'
 MOST_DESCRIPTION = 4096
@@ -33,6 +34,7 @@ SHOWN = {
     "num_replicas": 0,
 }
 LABELS = ("durable_name", "name", "metadata")  # say nothing of what the consumer does
+MANY = 1005  # messages, more than the default of max_ack_pending
 REPLICAS_REFUSED = {(500, 10074), (400, 10126)}
 
 
@@ -165,6 +167,23 @@ def test_more_replicas_than_the_stream_has_are_refused(session: NatsSession) -> 
         expected="code 500, err_code 10074; in a cluster code 400, err_code 10126",
         actual=json.dumps(answer),
     )
+
+
+@verifies("JS-CONS-152", source='docs.nats.io, "Consumers", "MaxAckPending"')
+def test_max_ack_pending_may_be_unlimited(session: NatsSession) -> None:
+    """With max_ack_pending -1 more than the default of 1000 messages may wait for their acknowledgement."""
+    subject, inbox = session.name("s"), session.inbox()
+    stream = session.stage.stream("S", [subject])
+    answer = _created_on(session, stream, max_ack_pending=-1)
+    shows(session, answer, "config.max_ack_pending", -1)
+    client = session.connect()
+    client.send(*(Pub.make(subject) for _ in range(MANY)), Sub.make(inbox, 1))
+    session.stage.await_stream(stream, messages=MANY)
+    consumer = session.name("C")
+    client.send(Pub.make(next_subject(stream, consumer), b"%d" % MANY, inbox))
+    session.stage.expect_consumer(stream, consumer, num_ack_pending=MANY, num_pending=0)
+    for _ in range(MANY):
+        client.expect(Msg, subject=subject)
 
 
 def _default(session: NatsSession, name: str) -> None:
