@@ -9,6 +9,7 @@ from plumbline.reference_broker.nats.jetstream.consumers.ack import AckState
 from plumbline.reference_broker.nats.jetstream.consumers.config import ConsumerConfig
 from plumbline.reference_broker.nats.jetstream.consumers.consumer import Consumer
 from plumbline.reference_broker.nats.jetstream.streams.store import StoredMessage
+from plumbline.reference_broker.nats.jetstream.streams.stream import Stream
 
 # Redelivery
 
@@ -75,6 +76,15 @@ def deleted_message_stays_pending(self: Consumer, message: StoredMessage, now: i
     """A message that is deleted after its delivery waits for its acknowledgement all the same."""
     if message.seq >= self.position.next_seq:
         Consumer.on_message_removed(self, message, now)
+
+
+@method_defect(Stream.enforce_limits, "JS-SEQ-023")
+def limits_leave_what_is_pending(self: Stream, subject: bytes | None, now: int) -> None:
+    """A message that a limit removes after its delivery waits for its acknowledgement all the same."""
+    pending = [dict(consumer.acks.pending) for consumer in self.consumers.values()]
+    Stream.enforce_limits(self, subject, now)
+    for consumer, before in zip(self.consumers.values(), pending, strict=True):
+        consumer.acks.pending = before
 
 
 @method_defect(AckState.message_removed, "JS-SEQ-020")
