@@ -50,6 +50,13 @@ def push_heartbeat_counts_nothing(self: Consumer) -> tuple[int, int]:
     return Consumer.last_delivered(self) if self.config.is_pull else (0, 0)
 
 
+@method_defect(Consumer.send_heartbeat, "JS-CONS-079")
+def push_heartbeats_stop_at_max_ack_pending(self: Consumer) -> None:
+    """While max_ack_pending holds it back, a push consumer sends no idle heartbeats."""
+    if not self.is_blocked():
+        Consumer.send_heartbeat(self)
+
+
 # Flow control
 
 

@@ -92,6 +92,21 @@ def push_ephemeral_ignores_earlier_subscriptions(self: Consumer, now: int) -> No
         self.run_timer.clear()
 
 
+@defect("JS-PUSH-027")
+def push_serves_one_of_two_subscribers(broker: Broker) -> None:
+    """A push consumer without deliver_group gives each message to the subscriber that came first."""
+
+    def send(self: Consumer, target: bytes, *message: bytes) -> int:
+        route = broker.router.route(target)
+        subscribers, route.plain = route.plain, route.plain[:1]
+        try:
+            return Consumer.send(self, target, *message)
+        finally:
+            route.plain = subscribers
+
+    alter_consumers(broker, send=send)
+
+
 # Queue groups
 
 
