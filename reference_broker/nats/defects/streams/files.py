@@ -11,7 +11,7 @@ from plumbline.reference_broker.nats.defects.methods import (
     alter_streams,
     method_defect,
 )
-from plumbline.reference_broker.nats.jetstream.consumers.ack import AckSubjectFields
+from plumbline.reference_broker.nats.jetstream.consumers.ack import AckSubjectFields, Pending
 from plumbline.reference_broker.nats.jetstream.consumers.config import ConsumerConfig
 from plumbline.reference_broker.nats.jetstream.consumers.consumer import Consumer
 from plumbline.reference_broker.nats.jetstream.files.store import BlockFile, FileStore
@@ -67,6 +67,23 @@ def restarted_push_consumers_forget_what_is_pending(self: Consumer, now: int) ->
     """After a restart a push consumer does not know what was not acknowledged."""
     if not self.config.is_pull:
         self.acks.pending.clear()
+    Consumer.resume(self, now)
+
+
+@method_defect(Consumer.resume, "JS-STORE-019")
+def restarted_consumers_forget_their_filter(self: Consumer, now: int) -> None:
+    """After a restart a consumer delivers what its filter leaves out."""
+    self.subject_filter = None
+    Consumer.resume(self, now)
+
+
+@method_defect(Consumer.resume, "JS-STORE-019")
+def restarted_consumers_know_the_floor_alone(self: Consumer, now: int) -> None:
+    """After a restart all above the ack_floor is pending, also what was acknowledged out of order."""
+    if self.acks.pending:
+        for seq in range(self.acks.floor.stream + 1, self.acks.delivered.stream + 1):
+            self.acks.pending.setdefault(seq, Pending(seq, now))
+        self.acks.pending = dict(sorted(self.acks.pending.items()))
     Consumer.resume(self, now)
 
 
