@@ -30,6 +30,8 @@ DELETION_WITHIN_S = 0.5
 STREAM_ACTION = "io.nats.jetstream.advisory.v1.stream_action"
 CONSUMER_ACTION = "io.nats.jetstream.advisory.v1.consumer_action"
 HELD_S = 0.05  # how long a message waits for its acknowledgement
+ACKS = 150  # of which 10% are sampled by chance: none, or half, in 1 run of 10 million at most
+SAMPLES_WITHIN_S = 0.3
 NS = 1_000_000_000
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]00:00)")
 
@@ -157,6 +159,33 @@ def test_ack_time_is_how_long_a_message_was_held(session: NatsSession) -> None:
         "ack_time",
         lambda found: isinstance(found, int) and at_least <= found <= at_most,
         f"ack_time: {at_least} to {at_most}",
+    )
+
+
+@verifies("JS-ADV-009", source='JetStream Model Deep Dive, "Ack Sampling"')
+def test_a_sample_is_a_part(session: NatsSession) -> None:
+    """With sample_freq 10% some of 150 acknowledgements are sampled, and fewer than half of them."""
+    subject = session.name("V")
+    stream = session.stage.stream("V", [subject])
+    consumer = session.stage.consumer(stream, "C", sample_freq="10%")
+    for _ in range(ACKS):
+        session.stage.publish(subject)
+    session.stage.await_consumer(stream, consumer, num_pending=ACKS)
+    client, worker, inbox = session.connect(), session.connect("worker"), session.inbox("pull")
+    client.send(Sub.make(f"$JS.EVENT.METRIC.CONSUMER.ACK.{stream}.{consumer}", 1))
+    client.flush()
+    worker.send(Sub.make(inbox, 1), Pub.make(next_subject(stream, consumer), b"%d" % ACKS, inbox))
+    for _ in range(ACKS):
+        worker.send(Pub.make(worker.expect(Msg, subject=subject).reply or "", b"+ACK"))
+    session.stage.expect_consumer(stream, consumer, num_ack_pending=0)
+    samples = 0
+    while client.take(SAMPLES_WITHIN_S) is not None:
+        samples += 1
+    session.require(
+        0 < samples < ACKS // 2,
+        "another part of the acknowledgements is sampled",
+        expected=f"about {ACKS // 10} samples of {ACKS} acknowledgements",
+        actual=f"{samples} samples",
     )
 
 

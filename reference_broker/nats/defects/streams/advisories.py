@@ -47,6 +47,13 @@ def adv_audit_decodes_the_response(broker: Broker) -> None:
     alter_service(broker, advise=advise)
 
 
+@method_defect(Consumer.ack, "JS-ADV-009")
+def adv_every_ack_is_sampled(self: Consumer, subject: AckSubjectFields, now: int, *, sampled: bool) -> bool:
+    """A consumer with sample_freq samples every acknowledgement, whatever the number is."""
+    self.sample_debt = 100
+    return Consumer.ack(self, subject, now, sampled=sampled)
+
+
 # The head of every event
 
 
