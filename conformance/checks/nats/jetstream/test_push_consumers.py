@@ -89,7 +89,7 @@ def test_push_bound_ends_with_its_client(session: NatsSession) -> None:
 
 @verifies("JS-CONS-073", source='docs.nats.io, "JetStream wire API Reference"')
 def test_max_ack_pending_of_a_push_consumer(session: NatsSession) -> None:
-    """By default max_ack_pending is 1000."""
+    """By default max_ack_pending of a push consumer is 1000."""
     stream = session.stage.stream("P", [session.name("p")])
     consumer = push_consumer(session, stream)
     shows_default(session, session.stage.consumer_info(stream, consumer), "config.max_ack_pending", 1000)

@@ -27,9 +27,9 @@ def pin_id_is_on_one_message(broker: Broker) -> None:
 
     def marked(self: WaitingQueue, header_block: bytes) -> bytes:
         pin = cast("PinnedQueue", self).pin
-        if vars(self).get("told") == pin:
+        if vars(self).get("sent") == pin:
             return header_block
-        vars(self)["told"] = pin
+        vars(self)["sent"] = pin
         return PinnedQueue.marked(cast("PinnedQueue", self), header_block)
 
     alter_queues(broker, "pinned_client", marked=marked)
