@@ -58,6 +58,28 @@ def alternates_get_everything(broker: Broker) -> None:
     leads(broker, lead)
 
 
+def _has_no_alternate(broker: Broker, kind: str) -> None:
+    """Exchanges of this type have no alternate exchange."""
+
+    def changed(channel: Channel, operation: Method) -> Method:
+        is_meant = operation.arguments["type"] == kind
+        return with_arguments(operation, arguments={}) if is_meant else operation
+
+    before_handling(broker, "exchange.declare", changed)
+
+
+@defect("AMQP-ROUTE-018")
+def headers_exchanges_have_no_alternate(broker: Broker) -> None:
+    """A headers exchange has no alternate exchange."""
+    _has_no_alternate(broker, "headers")
+
+
+@defect("AMQP-ROUTE-018")
+def topic_exchanges_have_no_alternate(broker: Broker) -> None:
+    """A topic exchange has no alternate exchange."""
+    _has_no_alternate(broker, "topic")
+
+
 def _takes(exchange: Exchange | None, message: PublishedMessage) -> bool:
     """Whether one of its bindings takes the message."""
     return exchange is not None and any(exchange.matching(message.routing_key, message.headers))
