@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from plumbline.reference_broker.amqp.connections.connection import Channel
@@ -191,3 +191,19 @@ def confirms_follow_close_ok(broker: Broker) -> None:
             channel.closed = channel.closing = True
 
     replace(broker.confirms, "send", send)
+
+
+@defect("AMQP-ROUTE-007")
+def headers_behind_a_binding_are_compared_once(broker: Broker) -> None:
+    """A route that began elsewhere than at a headers exchange is kept for all messages of the same key."""
+
+    def find(vhost: VirtualHost) -> None:
+        original = vhost._find_queues
+
+        def find_queues(start: Exchange, key: str, headers: Mapping[str, Any]) -> tuple[Any, bool]:
+            return original(start, key, headers)[0], start.kind == "headers"
+
+        replace(vhost, "_find_queues", find_queues)
+
+    for vhost in broker.vhosts.values():
+        find(vhost)
