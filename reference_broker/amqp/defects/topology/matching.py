@@ -471,6 +471,16 @@ def bcc_is_ignored(broker: Broker) -> None:
 
 
 @defect("AMQP-ROUTE-030", "AMQP-ROUTE-031")
+def the_default_exchange_has_no_further_keys(broker: Broker) -> None:
+    """The default exchange takes no routing keys from CC and BCC."""
+
+    def route_all(vhost: VirtualHost, exchange: Exchange, key: str, headers: Headers) -> tuple[Queue, ...]:
+        return VirtualHost.route_all(vhost, exchange, key, headers if exchange.name else {})
+
+    _routes_all(broker, route_all)
+
+
+@defect("AMQP-ROUTE-030", "AMQP-ROUTE-031")
 def further_keys_are_one(broker: Broker) -> None:
     """Only the first key of CC and BCC counts."""
 
