@@ -210,3 +210,26 @@ def restored_consumers_begin_anew(broker: Broker) -> None:
 
     alter_streams(broker, restore_message=restore_message)
     alter_consumers(broker, resume=resume)
+
+
+@method_defect(Stream.store_mirrored, "JS-API-168")
+def mirror_drops_headers(self: Stream, message: StoredMessage) -> StoredMessage | None:
+    """A mirror has the messages of its origin without their headers."""
+    return Stream.store_mirrored(self, msgspec.structs.replace(message, header_block=b""))
+
+
+@method_defect(Stream.store_mirrored, "JS-API-168")
+def mirror_has_times_of_its_own(self: Stream, message: StoredMessage) -> StoredMessage | None:
+    """A mirror shows when it got a message, not when its origin stored it."""
+    return Stream.store_mirrored(self, msgspec.structs.replace(message, time=self.jetstream.now))
+
+
+@method_defect(Stream.store_sourced, "JS-API-214")
+def source_beyond_the_first_begins_later(
+    self: Stream, origin: Stream, message: StoredMessage, now: int
+) -> StoredMessage | None:
+    """From every source but the first, a stream takes only what comes after its creation."""
+    first = (self.config.sources or [{}])[0].get("name")
+    if origin.config.name != first and message.time < self.created:
+        return None
+    return Stream.store_sourced(self, origin, message, now)

@@ -17,6 +17,7 @@ from plumbline.reference_broker.nats.defects.api_alterations import (
 from plumbline.reference_broker.nats.defects.methods import (
     alter_streams,
     jetstream_of,
+    method_defect,
 )
 from plumbline.reference_broker.nats.jetstream.api.requests import Request
 from plumbline.reference_broker.nats.jetstream.streams.stream import Stream
@@ -130,3 +131,23 @@ def purge_takes_the_sequence_as_well(broker: Broker) -> None:
 def purge_keeps_one_less(broker: Broker) -> None:
     """A purge keeps one message less."""
     _purge(broker, lambda below, keep: (below, max(keep - 1, 0)))
+
+
+@method_defect(Stream.purgeable, "JS-API-213")
+def purge_of_a_subject_passes_over_seq(
+    self: Stream, subject: bytes | None, below: int, keep: int
+) -> list[int]:
+    """A purge with filter and seq removes what is on the subject above the sequence as well."""
+    return Stream.purgeable(self, subject, below if subject is None else 0, keep)
+
+
+@method_defect(Stream.purgeable, "JS-API-213")
+def purge_of_several_subjects_takes_the_first(
+    self: Stream, subject: bytes | None, below: int, keep: int
+) -> list[int]:
+    """A purge whose filter has a wildcard removes the messages of one subject alone."""
+    found = Stream.purgeable(self, subject, below, keep)
+    if subject is None or b"*" not in subject:
+        return found
+    subjects = {seq: message.subject for seq in found if (message := self.store.load(seq)) is not None}
+    return [seq for seq in found if subjects[seq] == subjects[found[0]]]
