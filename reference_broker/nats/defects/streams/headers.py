@@ -214,3 +214,33 @@ def pub_ttl_takes_any_duration(self: Stream, directives: PublishHeaders) -> int:
 def pub_ttl_of_never_is_none(self: Stream, seq: int, ttl: int, now: int) -> None:
     """Nats-TTL: never is taken for none."""
     Stream.begin_lifetime(self, seq, max(ttl, 0), now)
+
+
+@method_defect(Stream.check_expected_last_subject_seq, "JS-PUB-086")
+def pub_expected_last_subject_sequence_is_that_of_its_own_subject(
+    self: Stream, subject: bytes, directives: PublishHeaders
+) -> None:
+    """Nats-Expected-Last-Subject-Sequence-Subject is passed over."""
+    directives = msgspec.structs.replace(directives, expected_last_subject="")
+    Stream.check_expected_last_subject_seq(self, subject, directives)
+
+
+@method_defect(Stream.check_expected_last_subject_seq, "JS-PUB-017")
+def pub_refused_rollup_removes_all_the_same(self: Stream, subject: bytes, directives: PublishHeaders) -> None:
+    """A message with Nats-Rollup that is refused for its expectation removes what was on its subject."""
+    try:
+        Stream.check_expected_last_subject_seq(self, subject, directives)
+    except JetStreamError:
+        if directives.rollup and self.config.allow_rollup_hdrs:
+            self.purge(self.jetstream.now, subject)
+        raise
+
+
+@method_defect(Stream.check_expected_last_msg_id, "JS-PUB-020")
+def pub_last_message_id_is_the_last_that_there_was(self: Stream, directives: PublishHeaders) -> None:
+    """A message without Nats-Msg-Id leaves the last one as it was."""
+    if (
+        self.last_msg_id
+        or self.duplicates.seq_of(directives.expected_last_msg_id, self.jetstream.now) is None
+    ):
+        Stream.check_expected_last_msg_id(self, directives)

@@ -228,3 +228,20 @@ def limits_delete_removes_nothing(self: Stream, seq: int, now: int) -> bool:
     return self.store.load(seq) is not None and (
         self.store.first_seq < seq < self.store.last_seq or Stream.remove(self, seq, now)
     )
+
+
+@method_defect(Stream.trim_subject, "JS-PUB-085")
+def limits_lowered_max_msgs_per_subject_waits(self: Stream, subject: bytes, limit: int, now: int) -> None:
+    """A lower max_msgs_per_subject removes nothing from a subject until a message comes to it."""
+    last = self.store.last_of(subject)
+    if last is not None and last.time == now:
+        Stream.trim_subject(self, subject, limit, now)
+
+
+@method_defect(Stream.reconfigure, "JS-PUB-085")
+def limits_lowered_max_bytes_waits(self: Stream, config: StreamConfig, now: int) -> None:
+    """A lower max_bytes removes nothing until a message comes."""
+    limit, config.max_bytes = config.max_bytes, -1
+    Stream.reconfigure(self, config, now)
+    config.max_bytes = limit
+    self.derive_settings()
