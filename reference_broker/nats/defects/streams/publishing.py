@@ -265,3 +265,33 @@ def pub_stored_messages_reach_no_subscriber(broker: Broker) -> None:
         stream.publish(operation.args[0], reply, b"", operation.payload, now)
 
     replace(broker, "on_pub", published)
+
+
+@method_defect(Stream.check_discard_new, "JS-PUB-055")
+def dedup_of_what_was_refused(
+    self: Stream, subject: bytes, header_block: bytes, payload: bytes, directives: PublishHeaders
+) -> None:
+    """The Nats-Msg-Id of a message that discard new refuses is taken."""
+    if directives.msg_id:
+        self.duplicates.remember(directives.msg_id, self.store.last_seq + 1, self.jetstream.now)
+    Stream.check_discard_new(self, subject, header_block, payload, directives)
+
+
+@method_defect(Stream.duplicate_of, "JS-PUB-055")
+def dedup_ends_with_the_message(
+    self: Stream, subject: bytes, directives: PublishHeaders, now: int
+) -> int | None:
+    """The Nats-Msg-Id of a message that was deleted or purged is free again."""
+    found = Stream.duplicate_of(self, subject, directives, now)
+    return None if found is None or self.store.load(found) is None else found
+
+
+@method_defect(Stream.duplicate_of, "JS-PUB-004")
+def dedup_lets_a_rollup_remove(
+    self: Stream, subject: bytes, directives: PublishHeaders, now: int
+) -> int | None:
+    """A duplicate with Nats-Rollup is not stored, but removes the earlier messages."""
+    found = Stream.duplicate_of(self, subject, directives, now)
+    if found is not None and self.config.allow_rollup_hdrs:
+        self.roll_up(subject, directives.rollup, now)
+    return found
