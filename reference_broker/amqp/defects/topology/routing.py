@@ -13,6 +13,7 @@ from plumbline.reference_broker.registry import replace
 
 Headers = Mapping[str, Any]
 Stops = Iterator[str | None]  # as of VirtualHost.next_stops
+Follows = Callable[[Binding, str, Headers], bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,3 +49,17 @@ def _next_stops(vhost: VirtualHost, lead: Callable[[Step], Stops]) -> Callable[.
         yield from lead(Step(vhost, exchange, routing_key, headers, queues, right))
 
     return next_stops
+
+
+def compares(broker: Broker, kind: str, follows: Follows) -> None:
+    """Exchanges of this kind decide by ``follows(binding, routing key, headers)``."""
+
+    def lead(step: Step) -> Stops:
+        if step.exchange.kind != kind or not step.exchange.name:
+            yield from step.right
+            return
+        for binding in step.exchange.bindings.values():
+            if follows(binding, step.routing_key, step.headers):
+                yield step.along(binding)
+
+    leads(broker, lead)
