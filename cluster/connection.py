@@ -15,14 +15,14 @@ from plumbline.bounds import CLUSTER_REMARKS, CLUSTER_UNSENT_BYTES
 from plumbline.wire.errors import ProtocolError
 
 UNSENT_BYTES = 1 << 20  # more is not written to a node that does not read
-PREPARED_WITHIN_S = 30.0
+PREPARED_WITHIN_S = 12.0
 
 Answer = TypeVar("Answer")
 
 
 async def until_answered(request: Callable[[], Awaitable[Answer]]) -> Answer:
     """The answer to a request that may be sent again, before a run begins: nodes that elect a leader may
-    answer the first one never, and busy ones late. Raises ``TimeoutError`` after half a minute."""
+    answer the first one never, and busy ones late. Raises ``TimeoutError`` after 12 s or more."""
     deadline = time.monotonic() + PREPARED_WITHIN_S
     while True:
         try:
