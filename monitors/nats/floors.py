@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Iterator
 
 from msgspec import Struct
@@ -10,36 +9,13 @@ from msgspec import Struct
 from plumbline.monitors.facts import Fact
 from plumbline.monitors.monitor import Monitor, MonitorScope
 from plumbline.monitors.nats import facts
-from plumbline.monitors.observation import Place, Side, Violation
-
-MOST_STEPS = 500  # floors of one leader that are remembered, each above those before
-
-
-class _Floors(Struct):
-    """Floors of one consumer as one server states them, rising: ``at`` in ns, ``floors`` and ``places``."""
-
-    at: list[int] = []
-    floors: list[int] = []
-    places: list[Place] = []
-
-    def before(self, at: int) -> tuple[int, Place] | None:
-        """The highest one that was stated before a time."""
-        last = bisect_left(self.at, at) - 1
-        return (self.floors[last], self.places[last]) if last >= 0 else None
-
-    def add(self, floor: int, place: Place) -> None:
-        if self.floors and floor <= self.floors[-1]:
-            return
-        self.at.append(max(place.at, self.at[-1]) if self.at else place.at)  # two clocks may differ
-        self.floors.append(floor)
-        self.places.append(place)
-        if len(self.at) > 2 * MOST_STEPS:
-            del self.at[:MOST_STEPS], self.floors[:MOST_STEPS], self.places[:MOST_STEPS]
+from plumbline.monitors.observation import Side, Violation
+from plumbline.monitors.rising import RisingSteps
 
 
 class _StatedConsumer(Struct):
     created: str
-    leaders: dict[str, _Floors] = {}
+    leaders: dict[str, RisingSteps] = {}
 
 
 class AckFloorState(Struct):
@@ -77,7 +53,7 @@ class AckFloorNeverFalls(Monitor):
         consumer = self.state.consumers.get(fact.consumer)
         if consumer is None or consumer.created != fact.created:
             consumer = self.state.consumers[fact.consumer] = _StatedConsumer(fact.created)
-        floors = consumer.leaders.setdefault(fact.leader, _Floors())
+        floors = consumer.leaders.setdefault(fact.leader, RisingSteps())
         earlier = floors.before(fact.requested_at.at)
         if earlier is not None and fact.ack_floor < earlier[0]:
             yield self.violation(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Iterator
 
 from msgspec import Struct, field
@@ -12,9 +11,9 @@ from plumbline.monitors.monitor import Monitor, MonitorScope
 from plumbline.monitors.nats import facts
 from plumbline.monitors.observation import Place, Side, Violation
 from plumbline.monitors.ranges import Ranges
+from plumbline.monitors.rising import MOST_STEPS, RisingSteps
 from plumbline.wire.units import MILLISECOND, SECOND
 
-MOST_STEPS = 2_000  # acknowledgements that are remembered: a publish that waits for longer is not judged
 MOST_CHECKSUMS = 20_000  # of sequences; the oldest are forgotten
 MOST_IDS = 20_000
 DEFAULT_WINDOW = 120 * SECOND  # docs.nats.io, "Streams": Duplicate Window
@@ -121,13 +120,10 @@ class MessageIdIsStoredOnce(Monitor):
 
 
 class StreamOrderState(Struct):
-    """Acknowledgements with a sequence above all before them, in the order of time, in ns: ``at``, ``seqs``
-    and ``places``. ``assigned``: all sequences of PubAcks. ``changed_at``: of the last request that changes
-    the stream."""
+    """``acknowledged``: the sequences of PubAcks, as far as they rise. ``assigned``: all of them.
+    ``changed_at``: of the last request that changes the stream, in ns."""
 
-    at: list[int] = []
-    seqs: list[int] = []
-    places: list[Place] = []
+    acknowledged: RisingSteps = field(default_factory=RisingSteps)
     assigned: Ranges = field(default_factory=Ranges)
     changed_at: int = -1
 
@@ -157,28 +153,17 @@ class StreamOrder(Monitor):
         if fact.duplicate or fact.seq in state.assigned:  # see StreamSequenceIsGivenOnce
             return
         state.assigned.add(fact.seq)
-        before = bisect_left(state.at, fact.requested_at.at) - 1
-        if before >= 0 and fact.seq < state.seqs[before]:
-            earlier = state.places[before]
+        earlier = state.acknowledged.before(fact.requested_at.at)
+        if earlier is not None and fact.seq < earlier[0]:
             yield self.violation(
-                f"a sequence above {state.seqs[before]}, whose PubAck came before the message was sent",
+                f"a sequence above {earlier[0]}, whose PubAck came before the message was sent",
                 f"{fact.stream} answers sequence {fact.seq}",
                 fact.place,
                 fact.requested_at,
-                earlier,
-                certain=earlier.connection == fact.place.connection,
+                earlier[1],
+                certain=earlier[1].connection == fact.place.connection,
             )
-        if not state.seqs or fact.seq > state.seqs[-1]:
-            self._remember(fact)
-
-    def _remember(self, fact: facts.PublishStored) -> None:
-        state = self.state
-        at = max(fact.place.at, state.at[-1]) if state.at else fact.place.at  # two clocks may differ
-        state.at.append(at)
-        state.seqs.append(fact.seq)
-        state.places.append(fact.place)
-        if len(state.at) > 2 * MOST_STEPS:
-            del state.at[:MOST_STEPS], state.seqs[:MOST_STEPS], state.places[:MOST_STEPS]
+        state.acknowledged.add(fact.seq, fact.place)
 
 
 class StoredPayloadsState(Struct):

@@ -6,7 +6,7 @@ import pickle
 
 import pytest
 
-from plumbline.monitors import MONITORS, MonitorRunner, MonitorScope, Observation, Violation
+from plumbline.monitors import MONITORS, MonitorRunner, MonitorScope, Observation, Violation, rising
 from plumbline.monitors.nats import publishes
 from plumbline.monitors.nats.reader import NatsReader
 from plumbline.wire import nats
@@ -252,12 +252,20 @@ def test_a_stream_that_is_made_again_on_a_server_with_a_domain() -> None:
 
 def test_few_acknowledgements_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(publishes, "MOST_STEPS", 5)
+    monkeypatch.setattr(rising, "MOST_STEPS", 5)
     monkeypatch.setattr(publishes, "MOST_CHECKSUMS", 5)
     watch = MonitorRunner()
     for seen in observations("".join(_acked("a", seq) for seq in range(1, 101))):
         assert not list(watch.observe(seen))
     states = [monitor.state for monitor in watch.monitors.values()]
-    assert max(len(state.seqs) for state in states if isinstance(state, publishes.StreamOrderState)) <= 10
+    assert (
+        max(
+            len(state.acknowledged.values)
+            for state in states
+            if isinstance(state, publishes.StreamOrderState)
+        )
+        <= 10
+    )
     assert max(len(state.known) for state in states if isinstance(state, publishes.StoredPayloadsState)) == 5
 
 
