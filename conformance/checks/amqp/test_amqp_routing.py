@@ -180,6 +180,7 @@ def test_headers_all_and_any(session: AmqpSession) -> None:
             "second": {"type": "report", "format": "zip"},
             "other": {"format": "zip", "type": "log"},
             "swapped": {"format": "report", "type": "pdf"},
+            "capitals": {"Format": "pdf", "Type": "report"},
             "none": {},
         },
         all_of="both more",

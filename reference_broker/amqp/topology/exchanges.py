@@ -6,7 +6,7 @@ Exchanges", "Headers Exchange".
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -111,7 +111,7 @@ class VirtualHost:
         key = (exchange.name, routing_key)
         found = self._routes.get(key)
         if found is None:
-            found, by_headers = self._find_queues(exchange, routing_key, headers)
+            found, by_headers = self._find_queues(exchange, (routing_key,), headers)
             if not by_headers:
                 if len(self._routes) >= MAX_CACHED_ROUTES:
                     self._routes.clear()
@@ -122,18 +122,17 @@ class VirtualHost:
         self, exchange: Exchange, routing_key: str, headers: Mapping[str, Any]
     ) -> tuple[Queue, ...]:
         """The same for all routing keys of a message: those in the headers CC and BCC, too."""
-        found = self.route(exchange, routing_key, headers)
-        if not headers:
-            return found
-        queues = dict.fromkeys(found)
-        for key in further_keys(headers):
-            queues.update(dict.fromkeys(self.route(exchange, key, headers)))
-        return tuple(queues)
+        further = further_keys(headers) if headers else ()
+        if not further:
+            return self.route(exchange, routing_key, headers)
+        queues, _ = self._find_queues(exchange, (routing_key, *further), headers)
+        return queues
 
     def _find_queues(
-        self, start: Exchange, routing_key: str, headers: Mapping[str, Any]
+        self, start: Exchange, routing_keys: Sequence[str], headers: Mapping[str, Any]
     ) -> tuple[tuple[Queue, ...], bool]:
-        """The queues, and whether headers had a say."""
+        """The queues, and whether headers had a say. An exchange takes all keys at once: its alternate
+        exchange gets what none of them leads anywhere."""
         queues: dict[str, Queue] = {}
         seen = {start.name}
         ahead = [start]
@@ -141,7 +140,9 @@ class VirtualHost:
         while ahead:
             exchange = ahead.pop()
             by_headers |= exchange.kind == "headers"
-            names = list(self.next_stops(exchange, routing_key, headers, queues))
+            names = [
+                name for key in routing_keys for name in self.next_stops(exchange, key, headers, queues)
+            ]
             if not names and exchange.alternate is not None:
                 names = [exchange.alternate] if exchange.alternate in self.exchanges else []
             for name in names:

@@ -58,6 +58,18 @@ def alternates_get_everything(broker: Broker) -> None:
     leads(broker, lead)
 
 
+@defect("AMQP-ROUTE-018")
+def bound_exchanges_have_no_alternate(broker: Broker) -> None:
+    """What an exchange cannot route goes nowhere if the exchange is bound to another one."""
+
+    def lead(step: Step) -> Stops:
+        yield from step.right
+        if step.vhost.bound_to(step.exchange.name, is_queue=False):
+            yield None
+
+    leads(broker, lead)
+
+
 def _has_no_alternate(broker: Broker, kind: str) -> None:
     """Exchanges of this type have no alternate exchange."""
 

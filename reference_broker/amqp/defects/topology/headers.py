@@ -54,6 +54,16 @@ def headers_must_be_the_same(broker: Broker) -> None:
     _headers(broker, matches)
 
 
+@defect("AMQP-ROUTE-007", "AMQP-ROUTE-008")
+def names_of_headers_ignore_case(broker: Broker) -> None:
+    """A headers binding does not tell capital letters from small ones in the names of headers."""
+
+    def small(table: Headers) -> Headers:
+        return {name.lower(): value for name, value in table.items()}
+
+    _headers(broker, lambda table, headers: headers_match(small(table), small(headers)))
+
+
 @defect("AMQP-ROUTE-009")
 def headers_are_compared_as_texts(broker: Broker) -> None:
     """A headers binding compares values as they are written: 1 and "1" are alike."""

@@ -155,6 +155,18 @@ def every_key_is_a_copy(broker: Broker) -> None:
     _routes_all(broker, route_all)
 
 
+@defect("AMQP-ROUTE-018")
+def each_key_has_its_alternate(broker: Broker) -> None:
+    """An alternate exchange gets a message of which one key in CC or BCC leads nowhere."""
+
+    def route_all(vhost: VirtualHost, exchange: Exchange, key: str, headers: Headers) -> tuple[Queue, ...]:
+        keys = (key, *further_keys(headers))
+        found = (queue for each in keys for queue in vhost.route(exchange, each, headers))
+        return tuple(dict.fromkeys(found))
+
+    _routes_all(broker, route_all)
+
+
 @defect("AMQP-ROUTE-031")
 def bcc_is_seen(broker: Broker) -> None:
     """Deliveries have the header BCC."""

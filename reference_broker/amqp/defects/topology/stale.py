@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from plumbline.reference_broker.amqp.connections.connection import Channel
@@ -200,8 +200,8 @@ def headers_behind_a_binding_are_compared_once(broker: Broker) -> None:
     def find(vhost: VirtualHost) -> None:
         original = vhost._find_queues
 
-        def find_queues(start: Exchange, key: str, headers: Mapping[str, Any]) -> tuple[Any, bool]:
-            return original(start, key, headers)[0], start.kind == "headers"
+        def find_queues(start: Exchange, keys: Sequence[str], headers: Mapping[str, Any]) -> tuple[Any, bool]:
+            return original(start, keys, headers)[0], start.kind == "headers"
 
         replace(vhost, "_find_queues", find_queues)
 
