@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from typing import Any
 
 from plumbline.conformance.amqp.connection import AmqpConnection
 from plumbline.conformance.amqp.session import AmqpSession
 from plumbline.conformance.checks.amqp.amqp_removed import EMPTIES_WITHIN_S, PERSISTENT
-from plumbline.conformance.checks.amqp.amqp_routes import publish, publish_confirmed, require_queues
+from plumbline.conformance.checks.amqp.amqp_routes import (
+    publish,
+    publish_confirmed,
+    reaches_queue,
+    require_queues,
+)
 from plumbline.conformance.targets.own_server import OwnServer
 from plumbline.wire.amqp import Method
 
@@ -22,6 +28,8 @@ PROPERTIES: dict[str, Any] = {
 }
 LIVES_MS = "4000"  # longer than it takes to publish, shorter than anyone waits for
 DIES_WITHIN_S = 15.0
+LEASE_MS, LONG_LEASE_MS = 3_000, 600_000
+POLL_S = 0.2
 
 
 def _got(client: AmqpConnection, queue: str, **expected: Any) -> Method:
@@ -135,4 +143,36 @@ def mortal_messages(session: AmqpSession, server: OwnServer) -> Iterator[None]:
         stage.expect_queue(queue, message_count=0, within=DIES_WITHIN_S)
 
 
-KEPT_PARTS = (several_copies, committed, settled_together, working_arguments, mortal_messages)
+def leased_queues(session: AmqpSession, server: OwnServer) -> Iterator[None]:
+    """Queues that are deleted when nobody used them for some time. The one with little time is in use."""
+    stage = session.stage_on(server)
+    long = stage.queue("LEASED-LONG", arguments={"x-expires": LONG_LEASE_MS})
+    short = session.name("LEASED")
+    consumer = session.connect_to(server, "consumer")
+    consumer.send(
+        Method.make("queue.declare", 1, queue=short, durable=True, arguments={"x-expires": LEASE_MS}),
+        Method.make("basic.consume", 1, queue=short),
+    )
+    consumer.expect("queue.declare-ok", 1)
+    consumer.expect("basic.consume-ok", 1)
+    yield
+    client = session.connect_to(server, "publisher")
+    client.call("confirm.select")
+    session.require(
+        reaches_queue(client, long),
+        "a queue with x-expires is gone after the restart",
+        expected=f"the queue, until {LONG_LEASE_MS / 1000:.0f} s after the restart",
+        actual="no queue",
+    )
+    limit = time.monotonic() + LEASE_MS / 1000 + DIES_WITHIN_S + session.target.slack_s
+    while reaches_queue(client, short):
+        session.require(
+            time.monotonic() < limit,
+            "a queue with x-expires that was not used since the restart stays",
+            expected=f"gone {LEASE_MS} ms after the restart",
+            actual=f"there more than {LEASE_MS / 1000 + DIES_WITHIN_S:.0f} s after it",
+        )
+        session.pause(POLL_S)
+
+
+KEPT_PARTS = (several_copies, committed, settled_together, working_arguments, mortal_messages, leased_queues)

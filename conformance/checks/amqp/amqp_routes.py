@@ -10,6 +10,7 @@ from plumbline.conformance.amqp.session import AmqpSession
 from plumbline.wire.amqp import Method
 
 CONFIRMED_WITHIN_S = 10.0
+ANSWERED_WITHIN_S = 1.0  # a slow target gets more
 
 
 def publish_confirmed(client: AmqpConnection, *messages: Method) -> None:
@@ -25,12 +26,29 @@ def publish_confirmed(client: AmqpConnection, *messages: Method) -> None:
         missing -= set(range(1, tag + 1)) if operation.arguments["multiple"] else {tag}
 
 
+def reaches_queue(client: AmqpConnection, queue: str) -> bool:
+    """Whether there is a queue of this name. To ask so is no use of it, which would renew its lease.
+
+    Channel 1 is in confirm mode. A publish is nacked by a queue that is deleted meanwhile.
+    """
+    client.send(Method.make("basic.publish", 1, routing_key=queue, mandatory=True, body=b"there?"))
+    wanted = "basic.ack or basic.nack, or basic.return before it"
+    answer = client.arrival(ANSWERED_WITHIN_S, wanted, stream=1).operation
+    if answer.method == "basic.return":
+        client.expect("basic.ack", 1)
+        return False
+    assert answer.method in ("basic.ack", "basic.nack"), str(answer)
+    return bool(answer.method == "basic.ack")
+
+
 def taken_from(client: AmqpConnection, queue: str, channel: int = 2) -> list[str]:
     """The bodies of all messages of ``queue``, in its order; they are settled."""
     found: list[str] = []
     while True:
         client.send(Method.make("basic.get", channel, queue=queue, no_ack=True))
-        answer = client.arrival(1.0, "basic.get-ok or basic.get-empty", stream=channel).operation
+        answer = client.arrival(
+            ANSWERED_WITHIN_S, "basic.get-ok or basic.get-empty", stream=channel
+        ).operation
         if answer.method != "basic.get-ok":
             assert answer.method == "basic.get-empty", str(answer)
             return found

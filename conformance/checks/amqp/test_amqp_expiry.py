@@ -12,7 +12,7 @@ from typing import Any
 from plumbline.conformance.amqp.connection import AmqpConnection
 from plumbline.conformance.amqp.session import AmqpSession
 from plumbline.conformance.check import verifies
-from plumbline.conformance.checks.amqp.amqp_routes import publish, publish_confirmed
+from plumbline.conformance.checks.amqp.amqp_routes import publish, publish_confirmed, reaches_queue
 from plumbline.conformance.outcomes import Failed
 from plumbline.wire.amqp import Method
 
@@ -129,25 +129,10 @@ def test_expired_messages_are_not_delivered(session: AmqpSession) -> None:
     client.expect("basic.get-empty", 4)
 
 
-def _is_there(client: AmqpConnection, queue: str) -> bool:
-    """Whether a message reaches it. To ask so is no use of the queue, which would renew its lease.
-
-    A publish is nacked by a queue that is deleted meanwhile.
-    """
-    client.send(Method.make("basic.publish", 1, routing_key=queue, mandatory=True, body=b"there?"))
-    wanted = "basic.ack or basic.nack, or basic.return before it"
-    answer = client.arrival(MARGIN_S, wanted, stream=1).operation
-    if answer.method == "basic.return":
-        client.expect("basic.ack", 1)
-        return False
-    assert answer.method in ("basic.ack", "basic.nack"), str(answer)
-    return bool(answer.method == "basic.ack")
-
-
 def _await_end(session: AmqpSession, client: AmqpConnection, queue: str, since: float) -> float:
     """How long after ``since`` the queue was gone. Raises ``Failed`` if it stays."""
     limit = since + TTL_S + EXPIRED_S + session.target.slack_s
-    while _is_there(client, queue):
+    while reaches_queue(client, queue):
         asked_at = time.monotonic()
         session.require(
             asked_at < limit,
@@ -183,7 +168,10 @@ def test_queue_expiry(session: AmqpSession) -> None:
     else:  # it was gone already, which is right only if we were late
         _require_age(session, "used last when it was declared", answer.at - declared_at)
     session.require(
-        _is_there(client, used), "a queue with a consumer expired", expected="the queue", actual="no queue"
+        reaches_queue(client, used),
+        "a queue with a consumer expired",
+        expected="the queue",
+        actual="no queue",
     )
     session.stage.expect_queue(morgue, message_count=0)
 

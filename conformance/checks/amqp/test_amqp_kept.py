@@ -6,6 +6,7 @@ from plumbline.conformance.amqp.session import AmqpSession
 from plumbline.conformance.check import verifies
 from plumbline.conformance.checks.amqp.amqp_kept import (
     committed,
+    leased_queues,
     mortal_messages,
     settled_together,
     several_copies,
@@ -51,3 +52,11 @@ def test_arguments_hold_after_a_restart(session: AmqpSession) -> None:
 def test_messages_expire_after_a_restart(session: AmqpSession) -> None:
     """After a restart messages expire that were published with a time to live before."""
     judge_part(session, mortal_messages, PARTS, ENDINGS)
+
+
+@verifies(
+    "AMQP-DURABILITY-021", source='RabbitMQ, "Time-To-Live and Expiration", "Queue TTL"', shares=RESTARTS
+)
+def test_leases_begin_again_with_a_restart(session: AmqpSession) -> None:
+    """After a restart queues with x-expires are there, and are deleted when their time is over."""
+    judge_part(session, leased_queues, PARTS, ENDINGS)

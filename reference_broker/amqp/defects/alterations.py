@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from functools import partial
 from typing import Any
 
@@ -99,3 +100,21 @@ def forgives(
             original(connection, error, now)
 
     replace(broker.closing, "handle_malformed", malformed)
+
+
+def on_reopening(broker: Broker, change: Callable[[Channel, Channel], object]) -> None:
+    """A channel that is opened again is changed: ``change(channel that was closed, new channel)``."""
+    original_leave, original_open = broker.channels.leave, broker.channels.open
+    left: dict[tuple[int, int], Channel] = {}
+
+    def leave(channel: Channel, now: int) -> None:
+        left[channel.connection.id, channel.number] = copy(channel)
+        original_leave(channel, now)
+
+    def opens(connection: AmqpClientConnection, number: int) -> None:
+        original_open(connection, number)
+        if (before := left.get((connection.id, number))) is not None:
+            change(before, connection.channels[number])
+
+    replace(broker.channels, "leave", leave)
+    replace(broker.channels, "open", opens)

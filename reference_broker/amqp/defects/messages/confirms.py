@@ -5,11 +5,7 @@ from __future__ import annotations
 from plumbline.reference_broker.amqp.connections.connection import AmqpClientConnection, Channel
 from plumbline.reference_broker.amqp.core import Broker
 from plumbline.reference_broker.amqp.defects import defect, replace
-from plumbline.reference_broker.amqp.defects.alterations import (
-    before_handling,
-    handling,
-    on_faults,
-)
+from plumbline.reference_broker.amqp.defects.alterations import (before_handling, handling, on_faults, on_reopening)
 from plumbline.reference_broker.amqp.errors import NOT_FOUND, PRECONDITION_FAILED, AmqpReplyError
 from plumbline.reference_broker.amqp.lifecycle import Handler
 from plumbline.reference_broker.amqp.messages.message import PublishedMessage, QueueEntry
@@ -57,19 +53,11 @@ def channels_share_confirm_numbers(broker: Broker) -> None:
 @defect("AMQP-CONFIRM-006")
 def reopened_channels_go_on_confirming(broker: Broker) -> None:
     """Confirms go on counting where they were when a channel is opened again."""
-    original_close, original_open = broker.channels.leave, broker.channels.open
-    last: dict[tuple[int, int], int] = {}
 
-    def leave_channel(channel: Channel, now: int) -> None:
-        last[channel.connection.id, channel.number] = channel.published
-        original_close(channel, now)
+    def change(before: Channel, channel: Channel) -> None:
+        channel.published = before.published
 
-    def opens_channel(connection: AmqpClientConnection, number: int) -> None:
-        original_open(connection, number)
-        connection.channels[number].published = last.get((connection.id, number), 0)
-
-    replace(broker.channels, "leave", leave_channel)
-    replace(broker.channels, "open", opens_channel)
+    on_reopening(broker, change)
 
 
 @defect("AMQP-CONFIRM-007")

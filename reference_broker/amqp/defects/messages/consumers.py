@@ -5,9 +5,7 @@ from __future__ import annotations
 from plumbline.reference_broker.amqp.connections.connection import AmqpClientConnection, Channel
 from plumbline.reference_broker.amqp.core import Broker
 from plumbline.reference_broker.amqp.defects import defect, replace
-from plumbline.reference_broker.amqp.defects.alterations import (
-    handling,
-)
+from plumbline.reference_broker.amqp.defects.alterations import (handling, on_reopening)
 from plumbline.reference_broker.amqp.errors import NOT_FOUND, AmqpReplyError
 from plumbline.reference_broker.amqp.lifecycle import Handler
 from plumbline.reference_broker.amqp.messages.message import PublishedMessage, QueueEntry
@@ -77,19 +75,11 @@ def channels_share_delivery_tags(broker: Broker) -> None:
 @defect("AMQP-CONSUME-006")
 def reopened_channels_go_on_counting(broker: Broker) -> None:
     """Delivery tags go on where they were when a channel is opened again."""
-    original_close, original_open = broker.channels.leave, broker.channels.open
-    last: dict[tuple[int, int], int] = {}
 
-    def leave_channel(channel: Channel, now: int) -> None:
-        last[channel.connection.id, channel.number] = channel.last_tag
-        original_close(channel, now)
+    def change(before: Channel, channel: Channel) -> None:
+        channel.last_tag = before.last_tag
 
-    def opens_channel(connection: AmqpClientConnection, number: int) -> None:
-        original_open(connection, number)
-        connection.channels[number].last_tag = last.get((connection.id, number), 0)
-
-    replace(broker.channels, "leave", leave_channel)
-    replace(broker.channels, "open", opens_channel)
+    on_reopening(broker, change)
 
 
 @defect("AMQP-CONSUME-009")

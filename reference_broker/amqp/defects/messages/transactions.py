@@ -11,7 +11,12 @@ from plumbline.reference_broker.amqp.connections.connection import (
 )
 from plumbline.reference_broker.amqp.core import Broker
 from plumbline.reference_broker.amqp.defects import defect, replace
-from plumbline.reference_broker.amqp.defects.alterations import before_handling, handling, on_faults
+from plumbline.reference_broker.amqp.defects.alterations import (
+    before_handling,
+    handling,
+    on_faults,
+    on_reopening,
+)
 from plumbline.reference_broker.amqp.errors import NOT_FOUND, PRECONDITION_FAILED, AmqpReplyError
 from plumbline.reference_broker.amqp.lifecycle import Handler
 from plumbline.reference_broker.amqp.messages.dead_letters import REJECTED
@@ -202,3 +207,23 @@ def commits_return_bodies_alone(broker: Broker) -> None:
         original(channel, message)
 
     replace(broker.publishing, "return_message", return_message)
+
+
+@defect("AMQP-CONFIRM-042")
+def reopened_channels_are_transactional(broker: Broker) -> None:
+    """A channel that is opened again is transactional if it was so before."""
+
+    def change(before: Channel, channel: Channel) -> None:
+        channel.transaction = None if before.transaction is None else Transaction()
+
+    on_reopening(broker, change)
+
+
+@defect("AMQP-CONFIRM-042")
+def reopened_channels_confirm(broker: Broker) -> None:
+    """A channel that is opened again is in confirm mode if it was so before."""
+
+    def change(before: Channel, channel: Channel) -> None:
+        channel.confirms = before.confirms
+
+    on_reopening(broker, change)

@@ -185,3 +185,27 @@ def restarts_end_single_active_consumers(broker: Broker) -> None:
         queue.single_active = False
 
     _queues(broker, change)
+
+
+@defect("AMQP-DURABILITY-021")
+def restarts_make_queues_immortal(broker: Broker) -> None:
+    """After a restart x-expires means nothing."""
+
+    def change(queue: Queue) -> None:
+        queue.expires = None
+
+    _queues(broker, change)
+
+
+@defect("AMQP-DURABILITY-021")
+def restarts_end_leases(broker: Broker) -> None:
+    """A queue with x-expires is gone after a restart."""
+    original = broker.recovery.restore
+
+    def restore(restored: RestoredState, now: int) -> None:
+        original(restored, now)
+        for vhost in broker.vhosts.values():
+            for queue in [one for one in vhost.queues.values() if one.expires is not None]:
+                broker.topology.remove_queue(queue)
+
+    replace(broker.recovery, "restore", restore)
