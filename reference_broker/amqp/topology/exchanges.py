@@ -140,9 +140,7 @@ class VirtualHost:
         while ahead:
             exchange = ahead.pop()
             by_headers |= exchange.kind == "headers"
-            names = [
-                name for key in routing_keys for name in self.next_stops(exchange, key, headers, queues)
-            ]
+            names = [name for key in routing_keys for name in self.next_stops(exchange, key, headers, queues)]
             if not names and exchange.alternate is not None:
                 names = [exchange.alternate] if exchange.alternate in self.exchanges else []
             for name in names:

@@ -92,6 +92,21 @@ def test_info_counts_by_subject(session: NatsSession) -> None:
         shows(session, answer, "offset", 0)
 
 
+@verifies("JS-API-078", source=SOURCE)
+def test_info_counts_what_is_left(session: NatsSession) -> None:
+    """The counts of a subjects_filter with * leave out longer subjects, and what was removed."""
+    prefix = session.name("s")
+    stream = session.stage.stream("S", [f"{prefix}.>"])
+    for label in ("a", "b", "a", "a.x", "c", "a"):
+        session.stage.publish(f"{prefix}.{label}")
+    _counts(session, stream, f"{prefix}.*", {f"{prefix}.a": 3, f"{prefix}.b": 1, f"{prefix}.c": 1})
+    for seq in (2, 3):
+        session.stage.api("STREAM.MSG.DELETE", stream, body={"seq": seq})
+    session.stage.api("STREAM.PURGE", stream, body={"filter": f"{prefix}.c"})
+    session.stage.publish(f"{prefix}.c")
+    _counts(session, stream, ">", {f"{prefix}.a": 2, f"{prefix}.a.x": 1, f"{prefix}.c": 1})
+
+
 @verifies("JS-API-151", source=SOURCE, is_long=True)
 def test_list_of_consumers_comes_in_pages(session: NatsSession) -> None:
     """CONSUMER.LIST gives 256 consumers at a time, and the rest from offset 256 on."""
@@ -112,6 +127,12 @@ def test_list_of_consumers_comes_in_pages(session: NatsSession) -> None:
             expected=f"the infos of {len(expected)} consumers, {expected[0]} to {expected[-1]}",
             actual=str([info.get("name") for info in infos]) if isinstance(infos, list) else str(infos),
         )
+
+
+def _counts(session: NatsSession, stream: str, wanted: str, counts: dict[str, int]) -> None:
+    """The counts of ``subjects_filter`` ``wanted`` are these and no others."""
+    answer = session.stage.answer("STREAM.INFO", stream, body={"subjects_filter": wanted})
+    shows(session, answer, "state.subjects", counts)
 
 
 def _two(session: NatsSession, verb: str, **body: object) -> tuple[Answer, list[str]]:

@@ -5,7 +5,12 @@ from __future__ import annotations
 from plumbline.reference_broker.amqp.connections.connection import AmqpClientConnection, Channel
 from plumbline.reference_broker.amqp.core import Broker
 from plumbline.reference_broker.amqp.defects import defect, replace
-from plumbline.reference_broker.amqp.defects.alterations import (before_handling, handling, on_faults, on_reopening)
+from plumbline.reference_broker.amqp.defects.alterations import (
+    before_handling,
+    handling,
+    on_faults,
+    on_reopening,
+)
 from plumbline.reference_broker.amqp.errors import NOT_FOUND, PRECONDITION_FAILED, AmqpReplyError
 from plumbline.reference_broker.amqp.lifecycle import Handler
 from plumbline.reference_broker.amqp.messages.message import PublishedMessage, QueueEntry

@@ -41,18 +41,22 @@ def connect(jetstream: JetStream) -> None:
     for stream in streams.values():
         stream.copies = []
     for copier in streams.values():
-        for name in dict.fromkeys(origin.get("name", "") for origin in origins(copier)):
-            if name in streams:
-                streams[name].copies.append(copier)
+        for origin in streams_of_origin(copier):
+            origin.copies.append(copier)
+
+
+def streams_of_origin(stream: Stream) -> list[Stream]:
+    """The streams that a stream copies from, each once, though several sources may name it."""
+    streams = stream.jetstream.streams
+    names = dict.fromkeys(origin.get("name", "") for origin in origins(stream))
+    return [streams[name] for name in names if name in streams]
 
 
 def catch_up(stream: Stream, now: int) -> None:
     """A new stream takes what its origins hold already."""
-    for origin in origins(stream):
-        source = stream.jetstream.streams.get(origin.get("name", ""))
-        if source is not None:
-            for message in list(source.store.messages()):
-                copy(source, stream, message, now)
+    for origin in streams_of_origin(stream):
+        for message in list(origin.store.messages()):
+            copy(origin, stream, message, now)
 
 
 class CopyRoute:
