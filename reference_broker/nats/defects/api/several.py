@@ -224,7 +224,7 @@ def updates_end_lifetimes(self: Stream, config: StreamConfig, now: int) -> None:
 
 
 @method_defect(Stream.enforce_limits, "JS-PUB-042")
-def copies_know_no_limit_by_subject(self: Stream, subject: bytes, now: int) -> None:
+def copies_know_no_limit_by_subject(self: Stream, subject: bytes | None, now: int) -> None:
     """max_msgs_per_subject does not limit a stream with sources."""
     config = self.config
     if config.sources:

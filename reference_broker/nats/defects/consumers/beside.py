@@ -115,6 +115,16 @@ def last_per_subject_knows_one_filter(self: Consumer, config: ConsumerConfig) ->
     Consumer.filter_by(self, config)
 
 
+@method_defect(Consumer.on_stored, "JS-CONS-059")
+def last_per_subject_is_of_the_first_delivery(self: Consumer, message: StoredMessage, now: int) -> None:
+    """last_per_subject starts with what is last on each subject when the first message is delivered."""
+    Consumer.on_stored(self, message, now)
+    if self.config.deliver_policy == "last_per_subject" and not self.acks.delivered.consumer:
+        self.position.listed = deque(_ends_of_subjects(self, self.config.filters))
+        self.position.resume = self.stream.store.last_seq
+        self.recount()
+
+
 @method_defect(Consumer.filter_by, "JS-CONS-060")
 def last_knows_one_filter(self: Consumer, config: ConsumerConfig) -> None:
     """deliver_policy last starts with the last message that fits the first filter."""

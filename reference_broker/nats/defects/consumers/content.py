@@ -31,6 +31,17 @@ def cons_headers_only_needs_headers(self: Consumer, message: StoredMessage) -> t
     return Consumer.content(self, message)
 
 
+@method_defect(Consumer.content, "JS-CONS-084", "JS-CONS-085")
+def cons_headers_only_counts_characters(self: Consumer, message: StoredMessage) -> tuple[bytes, bytes]:
+    """Nats-Msg-Size is the number of characters, where the payload is UTF-8."""
+    header_block, payload = Consumer.content(self, message)
+    if self.config.headers_only:
+        size = len(message.payload.decode("utf-8", "replace"))
+        head, _, _ = header_block.partition(b"Nats-Msg-Size: ")
+        header_block = head + b"Nats-Msg-Size: %d\r\n\r\n" % size
+    return header_block, payload
+
+
 @method_defect(Consumer.too_early, "JS-CONS-087")
 def cons_push_replays_at_once(self: Consumer, message: StoredMessage, now: int) -> bool:
     """Push consumers ignore replay_policy original."""

@@ -9,7 +9,7 @@ import msgspec
 from plumbline.reference_broker.nats.core import Broker
 from plumbline.reference_broker.nats.defects import defect, replace
 from plumbline.reference_broker.nats.defects.api_alterations import Fields, alter_answer, body_of
-from plumbline.reference_broker.nats.defects.methods import jetstream_of, method_defect
+from plumbline.reference_broker.nats.defects.methods import alter_consumers, jetstream_of, method_defect
 from plumbline.reference_broker.nats.jetstream.api.requests import Request
 from plumbline.reference_broker.nats.jetstream.api.routing import ApiRoute
 from plumbline.reference_broker.nats.jetstream.consumers.config import ConsumerConfig
@@ -63,6 +63,19 @@ def cons_reset_moves_no_floor(self: Consumer, seq: int, now: int) -> None:
     floor = self.acks.floor.stream
     Consumer.reset(self, seq, now)
     self.acks.floor.stream = 0 if floor == seq - 1 else floor
+
+
+@defect("JS-CONS-111", "JS-CONS-112")
+def cons_reset_is_done_once(broker: Broker) -> None:
+    """A second reset is answered and does nothing."""
+    done: list[Consumer] = []
+
+    def reset(self: Consumer, seq: int, now: int) -> None:
+        if self not in done:
+            done.append(self)
+            Consumer.reset(self, seq, now)
+
+    alter_consumers(broker, reset=reset)
 
 
 def _resets_as(broker: Broker, change: Callable[[ConsumerConfig], ConsumerConfig]) -> None:
