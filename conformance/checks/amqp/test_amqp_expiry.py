@@ -217,6 +217,21 @@ def test_queue_expires_after_its_last_consumer(session: AmqpSession) -> None:
         _require_age(session, f"left ({name})", _await_end(session, client, queue, left_at))
 
 
+@verifies("AMQP-ROUTE-038", source=f'{TTL_DOC}, "Queue TTL"')
+def test_expired_queue_takes_its_bindings(session: AmqpSession) -> None:
+    """A queue that expired and is declared again has none of the bindings that it had."""
+    client = session.connect()
+    client.call("confirm.select")
+    exchange = session.stage.exchange("EVENTS", type="direct")
+    declared_at = time.monotonic()
+    queue = session.stage.queue("SHORT", arguments={"x-expires": TTL_MS})
+    session.stage.bind(queue, exchange, "red")
+    _await_end(session, client, queue, declared_at)
+    session.stage.queue("SHORT", arguments={"x-expires": LONG_MS})
+    client.send(publish(exchange, "red", "m1", mandatory=True))
+    client.expect("basic.return", 1, reply_code=312, body=b"m1")
+
+
 def _require_age(session: AmqpSession, what: str, lived: float) -> None:
     session.require(
         lived >= EARLIEST * TTL_S,

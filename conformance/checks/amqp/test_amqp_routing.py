@@ -37,6 +37,13 @@ def test_direct(session: AmqpSession) -> None:
     )
 
 
+@verifies("AMQP-ROUTE-001", source=f"{TYPES}.1 (The Direct Exchange Type)")
+def test_direct_by_long_keys(session: AmqpSession) -> None:
+    """A direct exchange compares all 255 octets that a key may have."""
+    first, second = "k" * 254 + "1", "k" * 254 + "2"
+    require_routes(session, "direct", f"{first} {second} {first[:254]}", {first: first})
+
+
 @verifies("AMQP-ROUTE-002", source=f"{TYPES}.1 (The Direct Exchange Type)")
 def test_direct_to_several_queues(session: AmqpSession) -> None:
     """Every queue that is bound with a key gets a copy, and a queue may be bound with several keys."""
@@ -109,6 +116,25 @@ def test_topic_hash(session: AmqpSession) -> None:
     )
 
 
+@verifies("AMQP-ROUTE-004", "AMQP-ROUTE-005", "AMQP-ROUTE-006", source=f"{TYPES}.3 (The Topic Exchange Type)")
+def test_topic_of_many_words(session: AmqpSession) -> None:
+    """A key of many words, or of words that are no ASCII, is compared to its end."""
+    key, longer = ".".join("abcdefghijklmnopqrst"), ".".join("abcdefghijklmnopqrstu")
+    require_routes(
+        session,
+        "topic",
+        f"{key} {longer} ä.t ö.t",
+        {
+            key: key,
+            ".".join("*" * 20): key,
+            "a.#.t": key,
+            "#.u": longer,
+            "ä.*": "ä.t",
+            "#.t": f"{key} ä.t ö.t",
+        },
+    )
+
+
 @verifies("AMQP-ROUTE-006", source=f"{TYPES}.3 (The Topic Exchange Type)")
 def test_topic_three_hashes(session: AmqpSession) -> None:
     """In a topic binding with three # each takes any number of words. Some brokers refuse so many."""
@@ -146,10 +172,11 @@ def test_topic_star_and_hash(session: AmqpSession) -> None:
 def _require_header_routes(
     session: AmqpSession,
     bindings: dict[str, dict[str, Any]],
-    messages: dict[str, dict[str, Any]],
+    messages: dict[str, dict[str, Any] | None],
     **routes: str,
 ) -> None:
-    """``routes``: the messages of each binding, by their names in ``messages``."""
+    """``messages`` are their headers, None for no property headers. ``routes``: the messages of each
+    binding, by their names in ``messages``."""
     exchange = session.stage.exchange("EVENTS", type="headers")
     names = {label: session.stage.queue(label.upper().replace("_", "-")) for label in bindings}
     for label, table in bindings.items():
@@ -157,7 +184,10 @@ def _require_header_routes(
     client = session.connect()
     publish_confirmed(
         client,
-        *(publish(exchange, "", name, properties={"headers": table}) for name, table in messages.items()),
+        *(
+            publish(exchange, "", name, properties={} if table is None else {"headers": table})
+            for name, table in messages.items()
+        ),
     )
     require_queues(session, client, {label: routes[label].split() for label in bindings}, names)
 
@@ -186,6 +216,19 @@ def test_headers_all_and_any(session: AmqpSession) -> None:
         all_of="both more",
         any_of="both more first second",
         unsaid="both more",
+    )
+
+
+@verifies("AMQP-ROUTE-007", "AMQP-ROUTE-008", source=HEADERS)
+def test_headers_of_a_binding_that_names_none(session: AmqpSession) -> None:
+    """Without headers in a binding all of them agree for each message, and any of them for none."""
+    _require_header_routes(
+        session,
+        {"all_of_none": {"x-match": "all"}, "unsaid": {}, "any_of_none": {"x-match": "any"}},
+        {"some": {"v": 1}, "empty": {}, "absent": None},
+        all_of_none="some empty absent",
+        unsaid="some empty absent",
+        any_of_none="",
     )
 
 

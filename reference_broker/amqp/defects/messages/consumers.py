@@ -6,7 +6,7 @@ from plumbline.reference_broker.amqp.connections.connection import AmqpClientCon
 from plumbline.reference_broker.amqp.core import Broker
 from plumbline.reference_broker.amqp.defects import defect, replace
 from plumbline.reference_broker.amqp.defects.alterations import handling, on_reopening
-from plumbline.reference_broker.amqp.errors import NOT_FOUND, AmqpReplyError
+from plumbline.reference_broker.amqp.errors import NOT_ALLOWED, NOT_FOUND, AmqpReplyError
 from plumbline.reference_broker.amqp.lifecycle import Handler
 from plumbline.reference_broker.amqp.messages.message import PublishedMessage, QueueEntry
 from plumbline.reference_broker.amqp.topology.queues import Queue, QueueConsumer
@@ -80,6 +80,23 @@ def reopened_channels_go_on_counting(broker: Broker) -> None:
         channel.last_tag = before.last_tag
 
     on_reopening(broker, change)
+
+
+@defect("AMQP-CONSUME-043")
+def reopened_channels_remember_tags(broker: Broker) -> None:
+    """A consumer tag that a channel had before it was closed is in use on it for ever."""
+    used: dict[Channel, set[str]] = {}
+
+    def change(before: Channel, channel: Channel) -> None:
+        used[channel] = set(before.consumers) | used.get(before, set())
+
+    on_reopening(broker, change)
+
+    @handling(broker, "basic.consume")
+    def consume(original: Handler, channel: Channel, operation: Method, now: int) -> None:
+        if operation.arguments["consumer_tag"] in used.get(channel, ()):
+            raise AmqpReplyError(NOT_ALLOWED, "attempt to reuse consumer tag")
+        original(channel, operation, now)
 
 
 @defect("AMQP-CONSUME-009")

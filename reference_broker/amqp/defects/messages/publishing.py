@@ -140,3 +140,15 @@ def default_exchange_knows_patterns(broker: Broker) -> None:
         return [queue for name, queue in queues.items() if name.startswith(message.routing_key)]
 
     replace(broker.publishing, "route", route)
+
+
+@defect("AMQP-PUB-022")
+def returns_come_on_the_first_channel(broker: Broker) -> None:
+    """basic.return comes on the channel with the lowest number."""
+    original = broker.publishing.return_message
+
+    def return_message(channel: Channel, message: PublishedMessage) -> None:
+        channels = channel.connection.channels
+        original(channels[min(channels)], message)
+
+    replace(broker.publishing, "return_message", return_message)

@@ -8,7 +8,7 @@ from typing import Any
 from plumbline.reference_broker.amqp.connections.connection import Channel
 from plumbline.reference_broker.amqp.core import Broker
 from plumbline.reference_broker.amqp.defects import defect, replace
-from plumbline.reference_broker.amqp.defects.alterations import before_handling, handling
+from plumbline.reference_broker.amqp.defects.alterations import before_handling, handling, with_arguments
 from plumbline.reference_broker.amqp.defects.topology.routing import Step, Stops, leads
 from plumbline.reference_broker.amqp.lifecycle import Handler
 from plumbline.reference_broker.amqp.messages.message import PublishedMessage
@@ -182,6 +182,13 @@ def exchange_bindings_skip_the_second_key(broker: Broker) -> None:
                 yield from (step.along(one) for one in bindings if one.to_queue)
 
     leads(broker, lead)
+
+
+@defect("AMQP-ROUTE-015", "AMQP-ROUTE-016")
+def bindings_between_exchanges_have_no_arguments(broker: Broker) -> None:
+    """exchange.bind and exchange.unbind do not look at arguments."""
+    for method in ("exchange.bind", "exchange.unbind"):
+        before_handling(broker, method, lambda channel, operation: with_arguments(operation, arguments={}))
 
 
 @defect("AMQP-ROUTE-027")

@@ -64,6 +64,34 @@ def names_of_headers_ignore_case(broker: Broker) -> None:
     _headers(broker, lambda table, headers: headers_match(small(table), small(headers)))
 
 
+def _of_no_header(broker: Broker, x_match: str, *, takes: bool) -> None:
+    """A binding with this x-match that names no header takes every message, or none."""
+
+    def matches(table: Headers, headers: Headers) -> bool:
+        is_meant = set(table) <= {"x-match"} and table.get("x-match", "all") == x_match
+        return takes if is_meant else headers_match(table, headers)
+
+    _headers(broker, matches)
+
+
+@defect("AMQP-ROUTE-008")
+def any_of_no_header_takes_all(broker: Broker) -> None:
+    """A headers binding with x-match any that names no header takes every message."""
+    _of_no_header(broker, "any", takes=True)
+
+
+@defect("AMQP-ROUTE-007")
+def all_of_no_header_takes_none(broker: Broker) -> None:
+    """A headers binding with x-match all that names no header takes no message."""
+    _of_no_header(broker, "all", takes=False)
+
+
+@defect("AMQP-ROUTE-007")
+def messages_without_headers_match_nothing(broker: Broker) -> None:
+    """A headers exchange takes no message without headers."""
+    _headers(broker, lambda table, headers: bool(headers) and headers_match(table, headers))
+
+
 @defect("AMQP-ROUTE-009")
 def headers_are_compared_as_texts(broker: Broker) -> None:
     """A headers binding compares values as they are written: 1 and "1" are alike."""

@@ -46,6 +46,32 @@ def direct_binding_without_key_takes_everything(broker: Broker) -> None:
     compares(broker, "direct", lambda binding, key, _: binding.routing_key in ("", key))
 
 
+@defect("AMQP-ROUTE-001")
+def direct_compares_127_octets(broker: Broker) -> None:
+    """A direct exchange compares the first 127 characters of keys."""
+    compares(broker, "direct", lambda binding, key, _: binding.routing_key[:127] == key[:127])
+
+
+@defect("AMQP-ROUTE-004", "AMQP-ROUTE-005", "AMQP-ROUTE-006")
+def topic_keys_have_eight_words(broker: Broker) -> None:
+    """A topic exchange looks at the first eight words of a key."""
+    compares(
+        broker,
+        "topic",
+        lambda binding, key, _: topic_matches(binding.routing_key, ".".join(key.split(".")[:8])),
+    )
+
+
+@defect("AMQP-ROUTE-005")
+def topic_words_are_ascii(broker: Broker) -> None:
+    """A topic exchange compares what is ASCII in keys."""
+
+    def plain(key: str) -> str:
+        return key.encode("ascii", "ignore").decode()
+
+    compares(broker, "topic", lambda binding, key, _: topic_matches(plain(binding.routing_key), plain(key)))
+
+
 def _finds_one_queue(broker: Broker, kind: str) -> None:
     original = broker.publishing.route
 

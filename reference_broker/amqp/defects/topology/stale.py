@@ -48,6 +48,20 @@ def deleted_alternates_go_on(broker: Broker) -> None:
     _keeps_routes(broker, broker.topology, "remove_exchange")
 
 
+@defect("AMQP-ROUTE-018")
+def deleted_alternates_are_forgotten(broker: Broker) -> None:
+    """An exchange whose alternate exchange is deleted has none any more, also when it is declared again."""
+    original = broker.topology.remove_exchange
+
+    def remove_exchange(vhost: VirtualHost, exchange: Exchange) -> None:
+        original(vhost, exchange)
+        for other in vhost.exchanges.values():
+            if other.alternate == exchange.name:
+                other.arguments = {}
+
+    replace(broker.topology, "remove_exchange", remove_exchange)
+
+
 # Bindings
 
 
