@@ -11,6 +11,7 @@ from plumbline.conformance.check import verifies
 from plumbline.conformance.checks.nats.core.core_refusals import (
     closed_as_an_error,
     goes_on,
+    hears_nothing,
     judged,
     refused,
     refused_and_closed,
@@ -18,8 +19,9 @@ from plumbline.conformance.checks.nats.core.core_refusals import (
 from plumbline.conformance.nats.connection import ConnectionClosed, NatsConnection
 from plumbline.conformance.nats.probe import CONNECT_DEFAULTS
 from plumbline.conformance.nats.session import NatsSession
+from plumbline.conformance.nats.statuses import status_code
 from plumbline.conformance.outcomes import Failed, Unsupported
-from plumbline.wire.nats import Connect, Info, Msg, Ok, Ping, Pong, Pub, Sub
+from plumbline.wire.nats import Connect, HMsg, Info, Msg, Ok, Ping, Pong, Pub, Sub
 
 SILENCE_S = 0.1
 HANDSHAKE_WITHIN_S = 3.0  # nats-server waits 2 s for the rest of a handshake
@@ -150,6 +152,30 @@ def test_second_connect_replaces_the_options(session: NatsSession) -> None:
         Connect.make(session.connect_fields(connection, verbose=False)), Sub.make(session.name("bar"), 2)
     )
     goes_on(connection)
+
+
+@verifies("CORE-035", source="observed, nats-server 2.9.10 and 2.15")
+def test_second_connect_replaces_echo_and_no_responders(session: NatsSession) -> None:
+    """After a second CONNECT a connection hears itself, and of missing responders, as that one says."""
+    session.needs("headers")
+    connection = session.connect()
+    foo, bar, nobody = (session.name(label) for label in ("foo", "bar", "nobody"))
+    connection.send(
+        Connect.make(session.connect_fields(connection, echo=False, no_responders=False)),
+        Sub.make(foo, 1),
+        Pub.make(foo, b"quiet"),
+        Pub.make(nobody, b"quiet", foo),
+    )
+    hears_nothing(session, connection)
+    connection.send(
+        Connect.make(session.connect_fields(connection, echo=True, no_responders=True)),
+        Sub.make(bar, 2),
+        Pub.make(bar, b"loud"),
+        Pub.make(nobody, b"loud", bar),
+    )
+    connection.expect(Msg, subject=bar, payload=b"loud")
+    answer = connection.expect(HMsg, subject=bar)
+    session.require(status_code(answer) == 503, "not the status", expected="status 503", actual=str(answer))
 
 
 @verifies("CORE-036", source='docs.nats.io, "Request-Reply", "No responders"')

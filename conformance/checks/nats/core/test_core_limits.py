@@ -12,7 +12,7 @@ from plumbline.conformance.checks.nats.core.core_refusals import goes_on, judged
 from plumbline.conformance.nats.connection import ConnectionClosed, NatsConnection
 from plumbline.conformance.nats.session import NatsSession
 from plumbline.conformance.outcomes import Failed, Inconclusive, Unsupported, Untestable
-from plumbline.wire.nats import CRLF, Connect, Info, Msg, Operation, Ping, Pong, Pub, Sub
+from plumbline.wire.nats import CRLF, Connect, HMsg, HPub, Info, Msg, Operation, Ping, Pong, Pub, Sub
 from plumbline.wire.nats.headers import encode_headers
 
 LARGEST_TO_SEND = 8 * 1024 * 1024
@@ -93,6 +93,23 @@ def test_headers_count_against_the_maximum(session: NatsSession) -> None:
     size = len(block) + limit
     line = f"HPUB {session.name('foo')} {len(block)} {size}\r\n".encode()
     refused_for_its_size(connection, line, block + b"x" * limit)
+
+
+@verifies("CORE-049", source='docs.nats.io, "Client Protocol", HPUB')
+def test_headers_and_payload_of_the_maximum_are_delivered(session: NatsSession) -> None:
+    """HPUB of exactly max_payload bytes of headers and payload together is delivered whole."""
+    session.needs("headers")
+    connection = session.connect()
+    subject, block = session.name("foo"), encode_headers([("A", "1")])
+    payload = b"x" * (max_payload(session, connection) - len(block))
+    connection.send(Sub.make(subject, 1), HPub.make(subject, block, payload))
+    message = connection.expect(HMsg, within=5.0, subject=subject, sid="1")
+    session.require(
+        message.header_block == block and message.payload == payload,
+        "other bytes than sent",
+        expected=f"{len(block)} bytes of headers and {len(payload)} of payload, as sent",
+        actual=f"{len(message.header_block)} and {len(message.payload)} bytes",
+    )
 
 
 def subject_of(session: NatsSession, size: int) -> str:

@@ -48,6 +48,21 @@ def test_publish_without_permission_is_refused(session: NatsSession) -> None:
     hears_nothing(session, listener)
 
 
+@verifies("CORE-145", variant=VARIANT, source=ERRORS)
+def test_publish_with_headers_without_permission_is_refused(session: NatsSession) -> None:
+    """HPUB without permission, or to what is denied, is refused by name of its subject and not delivered."""
+    foo = session.name("foo")
+    no, bad, good = f"{foo}.no", f"{foo}.ok.bad", f"{foo}.ok.good"
+    listener = listening(client_of(session, "free"), no, bad, good)
+    connection = session.connect()
+    connection.send(*(HPub.make(subject, HEADERS, b"x") for subject in (no, bad, good)))
+    refused(connection, publish_violation(no))
+    refused(connection, publish_violation(bad))
+    goes_on(connection)
+    next_message(listener, good, b"x")
+    hears_nothing(session, listener)
+
+
 @verifies("CORE-052", variant=VARIANT, source=AUTHORIZATION)
 def test_denial_of_publishing_overrides_permission(session: NatsSession) -> None:
     """A subject that publish permissions allow and deny is denied; what they only allow is delivered."""
@@ -109,6 +124,25 @@ def test_denied_messages_are_filtered_at_delivery(session: NatsSession) -> None:
     )
 
 
+@verifies("CORE-055", variant=VARIANT, source=AUTHORIZATION)
+def test_denied_messages_are_filtered_in_queue_groups(session: NatsSession) -> None:
+    """A permitted wildcard SUB in a queue group does not receive messages of a subject that is denied."""
+    bad, good = session.name("secret").encode(), session.name("open").encode()
+    connection, publisher = session.connect(), client_of(session, "free")
+    connection.send(Sub.make("permitted.*", 1, session.name("group")))
+    goes_on(connection)
+    publisher.send(Pub.make("permitted.secret", bad), Pub.make("permitted.open", good))
+    publisher.flush()
+    messages = [operation for operation in connection.flush() if isinstance(operation, Msg)]
+    came = [message.payload for message in messages if message.payload in (bad, good)]
+    session.require(
+        came == [good],
+        "the wrong messages are delivered",
+        expected="permitted.open, and not permitted.secret",
+        actual=" ".join(message.subject for message in messages) or "none",
+    )
+
+
 @verifies("CORE-114", variant=VARIANT, source='docs.nats.io, "Authorization", "Queue Permissions"')
 def test_queue_permissions_have_wildcards(session: NatsSession) -> None:
     """Only the queue groups v1, v1.> and *.dev are allowed, without *.prod, which is denied."""
@@ -156,6 +190,22 @@ def test_service_may_answer_once(session: NatsSession) -> None:
     next_message(client, reply, b"a1")
     hears_nothing(session, client)
     client.send(Pub.make(f"{session.name('foo')}.q", b"q2", other))
+    client.flush()
+    next_message(service, f"{session.name('foo')}.q", b"q2")
+    service.send(Pub.make(other, b"a3"))
+    goes_on(service)
+    next_message(client, other, b"a3")
+
+
+@verifies("CORE-131", variant=VARIANT, source=RESPONSES)
+def test_service_may_answer_a_request_with_headers(session: NatsSession) -> None:
+    """allow_responses lets a user answer a request with headers once, with or without headers."""
+    service, client, reply = _answering(session, "responder")
+    service.send(HPub.make(reply, HEADERS, b"a1"), Pub.make(reply, b"a2"))
+    refused(service, publish_violation(reply))
+    next_message(client, reply, b"a1")
+    other = f"{reply[:-1]}2"
+    client.send(HPub.make(f"{session.name('foo')}.q", HEADERS, b"q2", other))
     client.flush()
     next_message(service, f"{session.name('foo')}.q", b"q2")
     service.send(Pub.make(other, b"a3"))

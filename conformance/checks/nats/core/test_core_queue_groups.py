@@ -69,6 +69,61 @@ def test_members_of_one_connection(session: NatsSession) -> None:
     require_each_once(session, "the group", payloads(came, "1") + payloads(came, "2"), MESSAGES)
 
 
+@verifies("CORE-095", source='docs.nats.io, "Queue Groups"')
+def test_group_is_its_name(session: NatsSession) -> None:
+    """Members with the same name are one group, whatever their subjects; names differ in case."""
+    prefix, group = session.name("foo"), session.name("group")
+    a, b = session.connect("a"), session.connect("b")
+    a.send(Sub.make(f"{prefix}.bar", 1, group), Sub.make(f"{prefix}.bar", 2, group.swapcase()))
+    b.send(Sub.make(f"{prefix}.*", 1, group))
+    to_a, to_b = published(session, numbered(f"{prefix}.bar", MESSAGES), [a, b])
+    require_each_once(session, "the group", payloads(to_a, "1") + payloads(to_b, "1"), MESSAGES)
+    require_each_once(session, "the group in another case", payloads(to_a, "2"), MESSAGES)
+
+
+@verifies("CORE-095", source='docs.nats.io, "Queue Groups"')
+def test_members_that_have_gone(session: NatsSession) -> None:
+    """When members have left, by UNSUB or with their connection, the others get all messages."""
+    subject, group = session.name("foo"), session.name("group")
+    stays, leaves, lost = session.connect("stays"), session.connect("leaves"), session.connect("lost")
+    for member in (stays, leaves, lost):
+        member.send(Sub.make(subject, 1, group))
+        member.flush()
+    leaves.send(Unsub.make(1))
+    lost.close()
+    to_stays, to_leaves = published(session, numbered(subject, MESSAGES), [stays, leaves])
+    require_each_once(session, "the group", payloads(to_stays, "1") + payloads(to_leaves, "1"), MESSAGES)
+
+
+@verifies("CORE-094", "CORE-095", source='docs.nats.io, "Client Protocol", CONNECT')
+def test_own_messages_go_to_other_members(session: NatsSession) -> None:
+    """Without echo a member of a queue group gets none of its own messages, and the others get all."""
+    subject, group = session.name("foo"), session.name("group")
+    quiet, other = session.connect("quiet", echo=False), session.connect("other")
+    for member in (quiet, other):
+        member.send(Sub.make(subject, 1, group))
+        member.flush()
+    quiet.send(*numbered(subject, MESSAGES))
+    require_each_once(session, "the group", payloads(quiet.flush(), "1"), 0)
+    require_each_once(session, "the other member", payloads(other.flush(), "1"), MESSAGES)
+
+
+@verifies("CORE-096", source='docs.nats.io, "Queue Groups"')
+def test_members_of_one_connection_share(session: NatsSession) -> None:
+    """Of 40 messages to a queue group, each of two members on one connection receives some."""
+    subject, group = session.name("foo"), session.name("group")
+    both = session.connect()
+    both.send(Sub.make(subject, 1, group), Sub.make(subject, 2, group))
+    [came] = published(session, numbered(subject, MESSAGES), [both])
+    counts = [len(payloads(came, sid)) for sid in ("1", "2")]
+    session.require(
+        all(counts),
+        "one member got everything",
+        expected="some messages to each member",
+        actual=f"{counts[0]} to the first, {counts[1]} to the second",
+    )
+
+
 @verifies("CORE-096", source='docs.nats.io, "Queue Groups"')
 def test_members_share_the_messages(session: NatsSession) -> None:
     """Of 40 messages to a queue group, each of two members receives some."""

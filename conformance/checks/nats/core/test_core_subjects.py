@@ -71,3 +71,14 @@ def test_full_wildcard_matches_dollar_subjects(session: NatsSession) -> None:
 def test_full_wildcard_matches_inboxes(session: NatsSession) -> None:
     """A subscription on > receives what clients publish on subjects that begin with _."""
     require_heard(session, session.inbox(), [">"], [">"])
+
+
+@verifies(
+    "CORE-146",
+    source='docs.nats.io, "Subject-Based Messaging", "Characters allowed and recommended for subject names"',
+)
+def test_characters_that_are_no_ascii(session: NatsSession) -> None:
+    """Characters that are no ASCII are compared and delivered as others are, in any token."""
+    prefix = session.name("grüße")
+    patterns = [f"{prefix}.東京", f"{prefix}.*", f"{prefix}.>", f"{prefix}.京都", f"{prefix}.東"]
+    require_heard(session, f"{prefix}.東京", patterns, patterns[:3])

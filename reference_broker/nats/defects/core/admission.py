@@ -37,6 +37,31 @@ def second_connect_is_refused(
         Broker.on_connect(broker, connection, operation, now)
 
 
+def _keeps_option(broker: Broker, option: str) -> None:
+    """A second CONNECT leaves this option as it is."""
+    original = broker.on_connect
+
+    def on_connect(connection: NatsClientConnection, operation: Connect, now: int) -> None:
+        before, was_connected = getattr(connection.options, option), connection.connected
+        original(connection, operation, now)
+        if was_connected:
+            connection.options = structs.replace(connection.options, **{option: before})
+
+    replace(broker, "on_connect", on_connect)
+
+
+@defect("CORE-035")
+def second_connect_leaves_echo(broker: Broker) -> None:
+    """A second CONNECT does not change echo."""
+    _keeps_option(broker, "echo")
+
+
+@defect("CORE-035")
+def second_connect_leaves_no_responders(broker: Broker) -> None:
+    """A second CONNECT does not change no_responders."""
+    _keeps_option(broker, "no_responders")
+
+
 @method_defect(Broker.connect_refusal, "CORE-036")
 def no_responders_needs_no_headers(broker: Broker, connection: NatsClientConnection) -> str | None:
     """CONNECT may ask for no_responders without headers."""
@@ -52,6 +77,65 @@ def any_password_is_right(broker: Broker) -> None:
         return bool(password)
 
     replace(broker.authenticator, "password_is_right", password_is_right)
+
+
+def _passwords(broker: Broker, agree: Callable[[str, str], bool]) -> None:
+    """Passwords are right if they ``agree(right, given)``, empty ones never."""
+    replace(
+        broker.authenticator,
+        "password_is_right",
+        lambda user, password: bool(password) and agree(user.password or "", password),
+    )
+
+
+@defect("CORE-056")
+def passwords_ignore_case(broker: Broker) -> None:
+    """Capital letters in a password are small ones."""
+    _passwords(broker, lambda right, given: right.lower() == given.lower())
+
+
+@defect("CORE-056")
+def beginnings_of_passwords_are_enough(broker: Broker) -> None:
+    """A password is right if the right one begins with it."""
+    _passwords(broker, str.startswith)
+
+
+@defect("CORE-056")
+def passwords_may_go_on(broker: Broker) -> None:
+    """A password is right if it begins with the right one."""
+    _passwords(broker, lambda right, given: given.startswith(right))
+
+
+@defect("CORE-147")
+def a_password_needs_no_user(broker: Broker) -> None:
+    """Whoever gives the password of any user is let in."""
+    original = broker.authenticator.admits
+
+    def admits(credentials: Credentials, nonce: str) -> bool:
+        passwords = {user.password for user in broker.config.users} | {broker.config.authorization.password}
+        return original(credentials, nonce) or bool(
+            credentials.password and credentials.password in passwords
+        )
+
+    replace(broker.authenticator, "admits", admits)
+
+
+@defect("CORE-059")
+def tokens_ignore_case(broker: Broker) -> None:
+    """Capital letters in a token are small ones."""
+    original = broker.authenticator.token_is_right
+    replace(
+        broker.authenticator,
+        "token_is_right",
+        lambda token: original(token) or bool(token and original(token.lower())),
+    )
+
+
+@defect("CORE-059")
+def beginnings_of_tokens_are_enough(broker: Broker) -> None:
+    """A token is right if the right one begins with it."""
+    right = broker.config.authorization.token or ""
+    replace(broker.authenticator, "token_is_right", lambda token: bool(token) and right.startswith(token))
 
 
 @defect("CORE-057")

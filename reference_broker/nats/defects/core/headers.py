@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from msgspec import structs
+
 from plumbline.reference_broker.nats.connection import NatsClientConnection
 from plumbline.reference_broker.nats.core import Broker
 from plumbline.reference_broker.nats.defects import defect, replace
 from plumbline.reference_broker.nats.defects.methods import method_defect
-from plumbline.reference_broker.nats.routing import RoutedMessage
+from plumbline.reference_broker.nats.routing import Route, RoutedMessage
 from plumbline.wire.nats import HPub, Pub
 from plumbline.wire.nats.headers import VERSION
 
@@ -255,3 +257,76 @@ def unknown_api_request_is_answered(broker: Broker) -> None:
 
     replace(broker, "publish", counting)
     replace(service, "on_message", answering)
+
+
+def _before_hpub(broker: Broker, change: Callable[[NatsClientConnection, HPub], bool]) -> None:
+    """An HPUB is handled if ``change`` says so."""
+    original = broker.on_hpub
+
+    def on_hpub(connection: NatsClientConnection, operation: HPub, now: int) -> None:
+        if change(connection, operation):
+            original(connection, operation, now)
+
+    replace(broker, "on_hpub", on_hpub)
+
+
+@defect("CORE-049")
+def headers_and_payload_stay_below_the_maximum(broker: Broker) -> None:
+    """An HPUB of exactly max_payload bytes is refused as one of more."""
+
+    def change(connection: NatsClientConnection, operation: HPub) -> bool:
+        is_less = int(operation.args[-1]) < broker.config.max_payload
+        if not is_less:
+            broker.send_err_and_close(connection, "Maximum Payload Violation")
+        return is_less
+
+    _before_hpub(broker, change)
+
+
+@defect("CORE-094")
+def own_messages_with_headers_come_back(broker: Broker) -> None:
+    """Without echo a connection hears what it publishes with headers."""
+    original = broker.router.deliver
+
+    def deliver(route: Route, message: RoutedMessage, publisher: NatsClientConnection | None) -> int:
+        return original(route, message, None)
+
+    replace(broker.router, "deliver", deliver)
+
+
+@defect("CORE-076")
+def requests_with_headers_get_no_503(broker: Broker) -> None:
+    """A request with headers to a subject without subscribers is answered with nothing."""
+    with_headers = [False]
+    original_hpub, original = broker.on_hpub, broker.on_no_receivers
+
+    def on_hpub(connection: NatsClientConnection, operation: HPub, now: int) -> None:
+        with_headers[0] = True
+        original_hpub(connection, operation, now)
+        with_headers[0] = False
+
+    def on_no_receivers(connection: NatsClientConnection, subject: bytes, reply: bytes | None) -> None:
+        if not with_headers[0]:
+            original(connection, subject, reply)
+
+    replace(broker, "on_hpub", on_hpub)
+    replace(broker, "on_no_receivers", on_no_receivers)
+
+
+@defect("CORE-148")
+def pedantic_is_for_pub(broker: Broker) -> None:
+    """With pedantic true an HPUB to an invalid subject gets no error."""
+    original = broker.admits
+
+    def admits(
+        connection: NatsClientConnection, operation: Pub | HPub, reply: bytes | None, route: Route
+    ) -> bool:
+        options = connection.options
+        if isinstance(operation, HPub):
+            connection.options = structs.replace(options, pedantic=False)
+        try:
+            return original(connection, operation, reply, route)
+        finally:
+            connection.options = options
+
+    replace(broker, "admits", admits)

@@ -36,6 +36,18 @@ def empty_payload_is_lost(broker: Broker) -> None:
     _before_pub(broker, change)
 
 
+@defect("CORE-018", "CORE-098")
+def requests_without_payload_lose_their_reply(broker: Broker) -> None:
+    """A PUB of zero bytes is delivered without its reply subject."""
+
+    def change(connection: NatsClientConnection, operation: Pub) -> Pub:
+        if len(operation.args) == 3 and not operation.payload:
+            return Pub.make(operation.subject, b"")
+        return operation
+
+    _before_pub(broker, change)
+
+
 @defect("CORE-098")
 def reply_is_lost(broker: Broker) -> None:
     """MSG lacks the reply subject that the publisher gave."""

@@ -7,11 +7,12 @@ from collections.abc import Callable
 from msgspec import structs
 
 from plumbline.reference_broker.nats.auth import ConnectionPermissions, Credentials, SubjectPermissions
-from plumbline.reference_broker.nats.connection import NatsClientConnection
+from plumbline.reference_broker.nats.connection import NatsClientConnection, Subscription
 from plumbline.reference_broker.nats.core import Broker
 from plumbline.reference_broker.nats.defects import defect, replace
 from plumbline.reference_broker.nats.defects.methods import method_defect
-from plumbline.reference_broker.nats.routing import RoutedMessage
+from plumbline.reference_broker.nats.routing import Route, RoutedMessage
+from plumbline.wire.nats import HPub, Pub
 
 
 def _with_permits(broker: Broker, change: Callable[[ConnectionPermissions], None]) -> None:
@@ -31,6 +32,49 @@ def _with_permits(broker: Broker, change: Callable[[ConnectionPermissions], None
 def publishing_needs_no_permission(broker: Broker) -> None:
     """A user may publish whatever is not denied, allowed or not."""
     _with_permits(broker, lambda permits: replace(permits.publish, "allows", lambda subject: True))
+
+
+@defect("CORE-145")
+def publishing_with_headers_needs_no_permission(broker: Broker) -> None:
+    """A user may publish with HPUB whatever it likes."""
+    original = broker.admits
+
+    def admits(
+        connection: NatsClientConnection, operation: Pub | HPub, reply: bytes | None, route: Route
+    ) -> bool:
+        permits = connection.permits
+        if not isinstance(operation, HPub) or permits is None:
+            return original(connection, operation, reply, route)
+        connection.permits = None
+        try:
+            return original(connection, operation, reply, route)
+        finally:
+            connection.permits = permits
+
+    replace(broker, "admits", admits)
+
+
+@defect("CORE-055")
+def denials_are_not_for_queue_groups(broker: Broker) -> None:
+    """A subscription in a queue group also gets messages of subjects that are denied."""
+    original = broker.router.admits
+
+    def admits(subscription: Subscription, subject: bytes, publisher: NatsClientConnection | None) -> bool:
+        return subscription.queue is not None or original(subscription, subject, publisher)
+
+    replace(broker.router, "admits", admits)
+
+
+@defect("CORE-131")
+def requests_with_headers_have_no_answer(broker: Broker) -> None:
+    """allow_responses is for requests without headers."""
+    original = broker.router.on_delivered
+
+    def on_delivered(subscription: Subscription, message: RoutedMessage) -> None:
+        if message.stripped is None:
+            original(subscription, message)
+
+    replace(broker.router, "on_delivered", on_delivered)
 
 
 @defect("CORE-052")
