@@ -75,6 +75,11 @@ def other_failures(result: RunResult) -> list[CheckResult]:
     return [check for check in result.checks if check.outcome is Outcome.FAILED and not check.red]
 
 
+def failed_at_first(result: RunResult) -> list[CheckResult]:
+    """Checks that failed on a busy machine, and not when they were repeated alone."""
+    return [check for check in result.checks if check.first_try]
+
+
 def with_outcome(result: RunResult, outcome: Outcome) -> list[CheckResult]:
     """The checks that ended so, in the order they ran."""
     return [check for check in result.checks if check.outcome is outcome]

@@ -64,9 +64,10 @@ class CheckResult(Struct, frozen=True):
     """The result of one check. ``expected`` and ``actual`` are shown side by side; ``where`` is file:line.
 
     ``level`` is the strongest level among its requirements: a failed check is red if that is MUST.
-    ``retried`` tells that a first, inconclusive run was repeated alone. ``known`` says of a failed check
-    what is known of that release: it stays failed. ``variant`` names the configuration of the server that
-    the check talks to, "" for the ordinary one.
+    ``retried`` tells that a first run proved nothing and was repeated alone: it was inconclusive, or failed
+    on a busy machine; then ``first_try`` is its message, if the check did not fail again. ``known`` says
+    of a failed check what is known of that release: it stays failed. ``variant`` names the configuration
+    of the server that the check talks to, "" for the ordinary one.
     """
 
     id: str
@@ -83,6 +84,7 @@ class CheckResult(Struct, frozen=True):
     observations: int = 0
     duration_s: float = 0.0
     retried: bool = False
+    first_try: str = ""
     waiver: str = ""  # the reason (and link) of the waiver that applied
     known: tuple[str, ...] = ()
     variant: str = ""

@@ -26,6 +26,10 @@ from plumbline.verdicts import CheckResult, Outcome, with_red
 DESCRIPTION = "run.pickle"  # the file in the shared folder that holds the RunDescription
 SHARED = "plumbline"  # the field of an xdist worker's input: the folder that it shares with the controller
 LOST = "lost"  # the file in the shared folder that says why the target is lost
+REPEATED = "repeated"  # the file in the shared folder that has a byte for each failure that was repeated
+MOST_REPEATED = 30  # of a run: where more checks fail, the server is wrong
+BUSY_TRIES = 3
+BUSY_SLACK_S = 0.2  # a target that needs so much is on a machine on which checks come too late
 LOST_AFTER = 3  # probes in a row without an answer: some may be the fault of a busy machine
 
 
@@ -61,7 +65,8 @@ class Judge:
         self._run_lock = RunLock(self._folder)
 
     def judge(self, check: Check) -> CheckResult:
-        """Run a check, alone if it asks for that or was inconclusive before; then apply the waivers."""
+        """Run a check, alone if it asks for that, was inconclusive or failed on a busy machine; then apply
+        the waivers."""
         return with_red(self._judge(check), strict=self._run.wanted.strict)
 
     def _judge(self, check: Check) -> CheckResult:
@@ -72,13 +77,39 @@ class Judge:
         if result.outcome is Outcome.INCONCLUSIVE and not (
             self._is_given_up(result) or self._report_target_lost()
         ):
-            with self._run_lock.exclusive():
-                again = run_check(check, self._run.target.recalibrated(), self._run.catalogue)
-            result = replace(again, retried=True)
+            result = self._repeat_alone(check)
+        elif self._explained(result).outcome is Outcome.FAILED:
+            result = self._repeat_where_busy(check, result)
+        return self._explained(result)
+
+    def _explained(self, result: CheckResult) -> CheckResult:
+        """A failure with what is known of that release, or with its waiver."""
         today = datetime.datetime.now(datetime.UTC).date()
-        return apply_waivers(
-            self._run.waivers, self._with_known_failure(result), self._run.target.target.version, today
-        )
+        version = self._run.target.target.version
+        return apply_waivers(self._run.waivers, self._with_known_failure(result), version, today)
+
+    def _repeat_alone(self, check: Check) -> CheckResult:
+        """Once more, beside no other check, with the slack that the target needs now."""
+        with self._run_lock.exclusive():
+            again = run_check(check, self._run.target.recalibrated(), self._run.catalogue)
+        return replace(again, retried=True)
+
+    def _repeat_where_busy(self, check: Check, failed: CheckResult) -> CheckResult:
+        """A failure on a machine that was too busy may be our own lateness, or that of a server beside us:
+        it counts if it shows each time. A check that passes in the end says what the first try showed."""
+        result = failed
+        for _ in range(BUSY_TRIES - 1):
+            is_busy = self._run.target.recalibrated().slack_s >= BUSY_SLACK_S
+            if result.outcome is not Outcome.FAILED or not is_busy or not self._may_repeat():
+                break
+            result = self._repeat_alone(check)
+        return result if result.outcome is Outcome.FAILED else replace(result, first_try=failed.message)
+
+    def _may_repeat(self) -> bool:
+        """False once the run has repeated so many failures that the machine is not what they are from."""
+        with (self._folder / REPEATED).open("ab") as file:
+            file.write(b".")
+            return file.tell() <= MOST_REPEATED
 
     def _is_given_up(self, result: CheckResult) -> bool:
         """Whether it was not run, since the run has given up a server that it needs."""

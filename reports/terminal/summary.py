@@ -24,6 +24,7 @@ from plumbline.reports.digest import (
     counted_outcomes,
     dimensions,
     duration,
+    failed_at_first,
     milliseconds,
     other_failures,
     red_checks,
@@ -148,6 +149,11 @@ def _print_rest(console: Console, result: RunResult) -> None:
             _brief(console, check, check.message or check.title)
             for known in check.known:
                 _prose(console, Text(one_line(elide(known, VALUE_LIMIT)), style="yellow"), lead="      ")
+    repeated = failed_at_first(result)
+    if repeated:
+        _heading(console, f"{len(repeated)} failed on this busy machine, and not when repeated alone")
+        for check in repeated:
+            _brief(console, check, check.first_try)
     waived = with_outcome(result, Outcome.WAIVED)
     if waived:
         _heading(console, f"{len(waived)} failed and are waived")

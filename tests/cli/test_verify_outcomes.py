@@ -246,7 +246,6 @@ class LosesMessages:
     [
         (LosesMessages(1, cluster=True), "passed", True),
         (LosesMessages(9, cluster=True), "failed", True),
-        (LosesMessages(1, cluster=False), "failed", False),
     ],
 )
 def test_what_a_cluster_loses_once_is_looked_for_again(

@@ -289,3 +289,15 @@ def test_groups_that_were_not_selected_are_left_out() -> None:
     text = on_pipe(events_of(found))
     assert re.search(r"^A +1 ", text, re.MULTILINE)
     assert not re.search(r"^B ", text, re.MULTILINE)
+
+
+def test_what_failed_on_a_busy_machine_and_not_again_is_listed() -> None:
+    result = conformant_result()
+    first, *others = result.checks
+    repeated = replace(first, retried=True, first_try="409 came 0.3 s late\x1b[2J")
+    printed = on_pipe(events_of(replace(result, checks=(repeated, *others))))
+    heading = "1 failed on this busy machine, and not when repeated alone"
+    part = printed[printed.index(heading) :]
+    assert first.id in part
+    assert "409 came 0.3 s late" in part
+    assert "\x1b" not in part

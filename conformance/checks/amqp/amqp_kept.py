@@ -144,7 +144,7 @@ def mortal_messages(session: AmqpSession, server: OwnServer) -> Iterator[None]:
 
 
 def leased_queues(session: AmqpSession, server: OwnServer) -> Iterator[None]:
-    """Queues that are deleted when nobody used them for some time. The one with little time is in use."""
+    """Queues that are deleted when they were not used for some time. The one with little time is in use."""
     stage = session.stage_on(server)
     long = stage.queue("LEASED-LONG", arguments={"x-expires": LONG_LEASE_MS})
     short = session.name("LEASED")

@@ -20,7 +20,7 @@ from plumbline.conformance.explore.commands import (
 from plumbline.conformance.explore.known import KnownDivergence, known_divergences
 from plumbline.conformance.explore.program_writer import write
 from plumbline.conformance.explore.programs import Program
-from plumbline.conformance.explore.trial import play_script
+from plumbline.conformance.explore.trial import TrialDifference, play_script
 from plumbline.conformance.targets.own_server import OwnServer
 from plumbline.servers.nats.nats_server import ServerBinary
 from plumbline.versions import holds
@@ -43,6 +43,7 @@ def purge(**body: int) -> Purge:
 
 FILTERED = consumer(filter_subject="ORDERS.a")
 LAST_OF_EACH = consumer(deliver_policy="last_per_subject", filter_subject="ORDERS.>")
+PLAYS = 3  # a server may lose by chance what it is known to lose sometimes, which hides what it always does
 # By the first words of the reason.
 PROGRAMS: dict[str, Program] = {
     "a purge with keep or seq": (STREAM, FILTERED, A, A, WAITING, purge(keep=1)),
@@ -70,21 +71,31 @@ def fault(words: str) -> KnownDivergence:
 @pytest.mark.parametrize("words", PROGRAMS)
 def test_known_divergence_occurs_on_listed_versions(words: str, server_binary: ServerBinary) -> None:
     program, known = PROGRAMS[words], fault(words)
+    for _ in range(PLAYS):
+        difference, level = played(program, server_binary)
+        if difference is None or not explanations(difference, program, level, is_reproducible=False):
+            break
+    if holds(known.versions, ".".join(map(str, level))):
+        assert difference is not None
+        assert explanations(difference, program, level), difference.message
+    else:
+        assert difference is None
+
+
+def played(program: Program, server_binary: ServerBinary) -> tuple[TrialDifference | None, tuple[int, ...]]:
+    """Where a new server differs from the reference broker, and the level of the server."""
     server = OwnServer((str(server_binary.path),), {})
     try:
         target = access(server.start(), "real", program=(str(server_binary.path),))
         level = ".".join(map(str, target.level[:2]))
-        difference = play_script(write(program, reference(level)), program, target)
-        explained = [
-            one
-            for one in known_divergences()
-            if difference and one.explains(difference, program, target.level)
-        ]
-        expected_here = holds(known.versions, ".".join(map(str, target.level)))
-        if expected_here:
-            assert difference is not None
-            assert explained, difference.message
-        else:
-            assert difference is None
+        return play_script(write(program, reference(level)), program, target), target.level
     finally:
         server.close()
+
+
+def explanations(
+    difference: TrialDifference, program: Program, level: tuple[int, ...], *, is_reproducible: bool = True
+) -> list[KnownDivergence]:
+    """The known divergences that the difference may be."""
+    known = known_divergences()
+    return [one for one in known if one.explains(difference, program, level, is_reproducible=is_reproducible)]

@@ -120,8 +120,8 @@ PROGRAMS: dict[str, Program] = {
         Acknowledge(0, "+TERM"),
     ),
     "heartbeats while somebody listens": (
-        *(STREAM, push(idle_heartbeat=SECOND, flow_control=True), LISTEN, A, Wait(1.2), ACK, Wait(1.2)),
-        *(LEAVE, Wait(1.2), LISTEN, Wait(1.2)),
+        *(STREAM, push(idle_heartbeat=2 * SECOND, flow_control=True), LISTEN, A, Wait(3), ACK, Wait(3)),
+        *(LEAVE, Wait(3), LISTEN, Wait(3)),
     ),
     "too large, and not the last id": (SMALL, expecting("Nats-Expected-Last-Msg-Id", "1")),
     "too large, and not the last sequence": (SMALL, expecting("Nats-Expected-Last-Sequence", "1")),

@@ -159,19 +159,19 @@ def test_second_connect_replaces_echo_and_no_responders(session: NatsSession) ->
     """After a second CONNECT a connection hears itself, and of missing responders, as that one says."""
     session.needs("headers")
     connection = session.connect()
-    foo, bar, nobody = (session.name(label) for label in ("foo", "bar", "nobody"))
+    foo, bar, missing = (session.name(label) for label in ("foo", "bar", "missing"))
     connection.send(
         Connect.make(session.connect_fields(connection, echo=False, no_responders=False)),
         Sub.make(foo, 1),
         Pub.make(foo, b"quiet"),
-        Pub.make(nobody, b"quiet", foo),
+        Pub.make(missing, b"quiet", foo),
     )
     hears_nothing(session, connection)
     connection.send(
         Connect.make(session.connect_fields(connection, echo=True, no_responders=True)),
         Sub.make(bar, 2),
         Pub.make(bar, b"loud"),
-        Pub.make(nobody, b"loud", bar),
+        Pub.make(missing, b"loud", bar),
     )
     connection.expect(Msg, subject=bar, payload=b"loud")
     answer = connection.expect(HMsg, subject=bar)
