@@ -10,13 +10,14 @@ from plumbline.conformance.amqp.probe import offered_mechanisms
 from plumbline.conformance.amqp.session import AmqpSession
 from plumbline.conformance.check import verifies
 from plumbline.conformance.checks.amqp.amqp_opening import ENDS_WITHIN_S, expect_end, greeted
-from plumbline.conformance.checks.amqp.test_amqp_opening import needs_password
+from plumbline.conformance.checks.amqp.test_amqp_opening import needs_password, needs_plain
 from plumbline.conformance.outcomes import Failed, Unsupported
 from plumbline.conformance.sessions.connection import ConnectionClosed
 from plumbline.wire.amqp import encode_entries
 
 AMQPLAIN = "AMQPLAIN"
 SETTINGS = "amqp-settings"
+PERMISSIONS = "amqp-permissions"
 MECHANISMS = 'RabbitMQ, "Access Control", "Authentication Mechanisms"'
 FAILURES = 'RabbitMQ, "Authentication Failure Notifications"'
 PROPERTIES = "AMQP 0-9-1 XML, connection.start-ok, parameter client-properties"
@@ -65,6 +66,29 @@ def test_unknown_user_ends_the_connection(session: AmqpSession) -> None:
     connection, _ = greeted(session)
     connection.send(start_ok(session.url(None), {"user": session.name("unknown"), "capabilities": {}}))
     expect_end(session, connection, "an unknown user", 403)
+
+
+@verifies("AMQP-CONN-009", source=FAILURES, is_long=True, variant=PERMISSIONS)
+def test_almost_right_login_ends_the_connection(session: AmqpSession) -> None:
+    """A password or a name in capitals, cut short, or with something after it, ends the connection."""
+    # Of the variant, whose logins are no secrets: what is almost one would stand in reports.
+    logins = {
+        "a password in capitals": ("some", "SOME"),
+        "the beginning of a password": ("some", "som"),
+        "a password and more": ("some", "some1"),
+        "an empty password": ("some", ""),
+        "a name in capitals": ("SOME", "some"),
+        "the password of another user": ("some", "topics"),
+    }
+    connections = {}
+    for what, (user, password) in logins.items():
+        connection, start = greeted(session, f"client{len(connections)}")
+        needs_plain(start)
+        login = {"mechanism": "PLAIN", "user": user, "password": password, "capabilities": {}}
+        connection.send(start_ok(session.url(PERMISSIONS), login))
+        connections[what] = connection
+    for what, connection in connections.items():
+        expect_end(session, connection, what, 403)
 
 
 @verifies("AMQP-CONN-009", source=FAILURES, is_long=True)

@@ -83,6 +83,41 @@ def any_password_is_right(broker: Broker) -> None:
     replace(broker.handshake, "admits", lambda user, password: user in broker.config.users)
 
 
+def _passwords(broker: Broker, agree: Callable[[str, str], bool]) -> None:
+    """A user's password is right if ``agree(right, given)``."""
+
+    def admits(user: str, password: str) -> bool:
+        right = broker.config.users.get(user)
+        return isinstance(right, str) and bool(right) and agree(right, password)
+
+    replace(broker.handshake, "admits", admits)
+
+
+@defect("AMQP-CONN-009")
+def logins_ignore_the_case_of_passwords(broker: Broker) -> None:
+    """Capital letters in a password are small ones."""
+    _passwords(broker, lambda right, given: right.lower() == given.lower())
+
+
+@defect("AMQP-CONN-009")
+def logins_need_the_beginning_of_a_password(broker: Broker) -> None:
+    """A password is right if the right one begins with it, the empty one too."""
+    _passwords(broker, str.startswith)
+
+
+@defect("AMQP-CONN-009")
+def logins_may_go_on_after_the_password(broker: Broker) -> None:
+    """A password is right if it begins with the right one."""
+    _passwords(broker, lambda right, given: given.startswith(right))
+
+
+@defect("AMQP-CONN-009")
+def logins_ignore_the_case_of_names(broker: Broker) -> None:
+    """Capital letters in the name of a user are small ones."""
+    original = broker.handshake.admits
+    replace(broker.handshake, "admits", lambda user, password: original(user.lower(), password))
+
+
 @defect("AMQP-CONN-011")
 def any_mechanism_will_do(broker: Broker) -> None:
     """A mechanism that was not offered is taken for PLAIN."""
