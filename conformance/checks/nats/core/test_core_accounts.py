@@ -11,7 +11,8 @@ from plumbline.conformance.checks.nats.core.core_users import client_of, listeni
 from plumbline.conformance.nats.connection import NatsConnection
 from plumbline.conformance.nats.session import NatsSession
 from plumbline.conformance.outcomes import Failed
-from plumbline.wire.nats import Pub
+from plumbline.wire.nats import HMsg, HPub, Msg, Pub
+from plumbline.wire.nats.headers import Headers, encode_headers
 
 VARIANT = "accounts"
 ACCOUNTS = 'docs.nats.io, "Multi Tenancy using Accounts"'
@@ -65,6 +66,46 @@ def test_each_answer_goes_to_who_has_asked(session: NatsSession) -> None:
         next_message(clients[name], f"{inbox}.{name}", b"to " + name.encode())
         for connection in (*clients.values(), *others):
             hears_nothing(session, connection)
+
+
+@verifies("CORE-149", variant=VARIANT, source=f'{ACCOUNTS}, "Exporting and Importing"')
+def test_headers_go_with_requests_and_answers(session: NatsSession) -> None:
+    """A request to a service of another account, and its answer, have their headers and payload."""
+    session.needs("headers")
+    subject, inbox = f"{session.name('foo')}.ask", f"{session.inbox()}.1"
+    service = listening(client_of(session, "exporter", "service"), subject)
+    client = listening(client_of(session, "default", "client"), inbox)
+    client.send(HPub.make(subject, encode_headers([("A", "b"), ("A", "c")]), b"q", inbox))
+    client.flush()
+    request = next_message(service, subject, b"q")
+    _has_headers(session, "the request", request, ["A: b", "A: c"])
+    service.send(HPub.make(request.reply or "", encode_headers([("D", "e")]), b"a"))
+    service.flush()
+    _has_headers(session, "the answer", next_message(client, inbox, b"a"), ["D: e"])
+
+
+def _has_headers(session: NatsSession, what: str, message: Msg | HMsg, expected: list[str]) -> None:
+    """``message`` has these header fields, in this order, and may have others."""
+    fields = Headers.parse(message.header_block).fields if isinstance(message, HMsg) else []
+    found = [f"{name}: {value}" for name, value in fields]
+    session.require(
+        [field for field in found if field in expected] == expected,
+        f"{what} has lost headers",
+        expected=", ".join(expected),
+        actual=", ".join(found) or "none",
+    )
+
+
+@verifies("CORE-150", variant=VARIANT, source="observed, nats-server 2.9.10 and 2.15")
+def test_service_gets_what_wants_no_answer(session: NatsSession) -> None:
+    """A message without reply subject on the subject of an imported service is delivered to it."""
+    subject = f"{session.name('foo')}.ask"
+    service = listening(client_of(session, "exporter", "service"), subject)
+    client = client_of(session, "default", "client")
+    client.send(Pub.make(subject, b"note"))
+    client.flush()
+    next_message(service, subject, b"note")
+    hears_nothing(session, client)
 
 
 @verifies("CORE-120", variant=VARIANT, source=IMPORTS)

@@ -81,6 +81,17 @@ def import_loses_headers(links: Links) -> None:
     replace(links, "forward", forwarded)
 
 
+@link_defect("CORE-117")
+def import_loses_reply_subjects(links: Links) -> None:
+    """A message of an imported stream has no reply subject."""
+    forward = links.forward
+
+    def forwarded(account: str, subject: bytes, reply: bytes | None, block: bytes, payload: bytes) -> int:
+        return forward(account, subject, None, block, payload)
+
+    replace(links, "forward", forwarded)
+
+
 def _with_prefixed(links: Links, change: Callable[[bytes, bytes], bytes]) -> None:
     """``change`` gives the local subject, from the one of the export and the right one."""
     for route in links.streams[EXPORTER]:
@@ -140,6 +151,42 @@ def answers_reach_other_accounts(links: Links) -> None:
 def requests_reach_other_accounts(links: Links) -> None:
     """A request to an imported service is also delivered in an account that does not import it."""
     _lead(links, IMPORTER, STRANGER, "*.ask")
+
+
+def _requests(links: Links, change: Callable[[bytes | None, bytes], bytes | None]) -> None:
+    """A request has other headers: ``change(reply, headers)``; None: it is not delivered."""
+    request = links.request
+
+    def requested(
+        account: str, subject: bytes, reply: bytes | None, block: bytes, payload: bytes, now: int
+    ) -> bool:
+        changed = change(reply, block)
+        return changed is not None and request(account, subject, reply, changed, payload, now)
+
+    replace(links, "request", requested)
+
+
+@link_defect("CORE-149")
+def requests_lose_headers(links: Links) -> None:
+    """A request to an imported service has no headers."""
+    _requests(links, lambda reply, block: b"")
+
+
+@link_defect("CORE-150")
+def services_get_requests_with_a_reply_alone(links: Links) -> None:
+    """A message without reply subject does not reach an imported service."""
+    _requests(links, lambda reply, block: None if reply is None else block)
+
+
+@link_defect("CORE-149")
+def answers_lose_headers(links: Links) -> None:
+    """The answer of an imported service has no headers."""
+    answer = links.answer
+
+    def answered(inbox: bytes, subject: bytes, reply: bytes | None, block: bytes, payload: bytes) -> int:
+        return answer(inbox, subject, reply, b"", payload)
+
+    replace(links, "answer", answered)
 
 
 @link_defect("CORE-120")
