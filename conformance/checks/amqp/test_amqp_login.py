@@ -80,7 +80,7 @@ def test_almost_right_login_ends_the_connection(session: AmqpSession) -> None:
         "a name in capitals": ("SOME", "some"),
         "the password of another user": ("some", "topics"),
     }
-    connections = {}
+    connections: dict[str, AmqpConnection] = {}
     for what, (user, password) in logins.items():
         connection, start = greeted(session, f"client{len(connections)}")
         needs_plain(start)
@@ -117,7 +117,7 @@ def test_malformed_amqplain_response(session: AmqpSession) -> None:
         "a number as PASSWORD": _table({"LOGIN": user, "PASSWORD": 1}),
         "a number as LOGIN": _table({"LOGIN": 1, "PASSWORD": password}),
     }
-    connections = {}
+    connections: dict[str, AmqpConnection] = {}
     for number, (what, response) in enumerate(responses.items()):
         connection = connections[what] = _offered_amqplain(session, f"client{number}")
         connection.send(start_ok(url, {"mechanism": AMQPLAIN, "response": response, "capabilities": {}}))
