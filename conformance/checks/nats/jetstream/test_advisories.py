@@ -18,7 +18,8 @@ from plumbline.conformance.nats.session import NatsSession
 from plumbline.conformance.outcomes import Failed, Unsupported
 from plumbline.wire.nats import HMsg, Msg, Pub, Sub
 from plumbline.wire.nats.jetstream import ApiError, api_subject, next_subject
-from plumbline.wire.nats.jetstream.times import parse_time
+from plumbline.wire.nats.jetstream.times import format_time, parse_time
+from plumbline.wire.units import SECOND
 
 SOURCE = 'docs.nats.io, "JetStream wire API Reference"'
 ADVISORY = "$JS.EVENT.ADVISORY"
@@ -33,6 +34,7 @@ HELD_S = 0.05  # how long a message waits for its acknowledgement
 ACKS = 150  # of which 10% are sampled by chance: none, or half, in 1 run of 10 million at most
 SAMPLES_WITHIN_S = 0.3
 NS = 1_000_000_000
+CLOCKS_DIFFER = SECOND  # those of two nodes
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]00:00)")
 
 
@@ -62,6 +64,24 @@ def test_every_event_has_a_type_an_id_and_a_time(session: NatsSession) -> None:
         seen.add(body["id"])
     session.require(
         len(seen) == len(kinds), "an id came twice", expected="an id for each event", actual=str(sorted(seen))
+    )
+
+
+@verifies("JS-ADV-021", source=SOURCE)
+def test_timestamp_is_that_of_the_event(session: NatsSession) -> None:
+    """The time of the advisory of a new stream is between those at which it and a later stream were made."""
+    client = session.connect()
+    client.send(Sub.make(f"{ADVISORY}.STREAM.CREATED.{session.name('V')}", 1))
+    client.flush()
+    streams = [session.stage.stream(label, [session.name(label)]) for label in ("V", "LATER")]
+    at = parse_time(_object(client.expect(Msg, within=WITHIN_S).payload).get("timestamp", ""))
+    made = [parse_time(session.stage.api("STREAM.INFO", stream)["created"]) for stream in streams]
+    first, last = (one or 0 for one in made)
+    session.require(
+        at is not None and first - CLOCKS_DIFFER <= at <= last + CLOCKS_DIFFER,
+        "the timestamp is another time",
+        expected=f"between {format_time(first)} and {format_time(last)}, or up to 1 s beside",
+        actual=format_time(at) if at is not None else "no time",
     )
 
 

@@ -18,7 +18,9 @@ from plumbline.reference_broker.nats.jetstream.consumers.ack import AckSubjectFi
 from plumbline.reference_broker.nats.jetstream.consumers.consumer import Consumer
 from plumbline.reference_broker.nats.jetstream.service import JetStream
 from plumbline.reference_broker.nats.jetstream.streams.stream import Stream
-from plumbline.wire.units import MILLISECOND
+from plumbline.wire.units import MILLISECOND, SECOND
+
+HOUR = 3600 * SECOND
 
 # What an event says
 
@@ -55,6 +57,38 @@ def adv_every_ack_is_sampled(self: Consumer, subject: AckSubjectFields, now: int
 
 
 # The head of every event
+
+
+@method_defect(JetStream.advise, "JS-ADV-021")
+def adv_times_are_those_of_the_start(
+    self: JetStream, subject: str, kind: str, fields: Fields, now: int
+) -> None:
+    """The timestamp of an event is a time long before."""
+    JetStream.advise(self, subject, kind, fields, now - HOUR)
+
+
+def _once(broker: Broker, part: str) -> None:
+    """The first event on each such subject is the last."""
+    seen = set[str]()
+
+    def advise(self: JetStream, subject: str, kind: str, fields: Fields, now: int) -> None:
+        if part not in subject or subject not in seen:
+            seen.add(subject)
+            JetStream.advise(self, subject, kind, fields, now)
+
+    alter_service(broker, advise=advise)
+
+
+@defect("JS-ADV-007")
+def adv_one_term_is_reported(broker: Broker) -> None:
+    """A second +TERM on a consumer causes no advisory."""
+    _once(broker, ".MSG_TERMINATED.")
+
+
+@defect("JS-ADV-003")
+def adv_one_update_is_reported(broker: Broker) -> None:
+    """A second update of a stream causes no advisory."""
+    _once(broker, ".STREAM.UPDATED.")
 
 
 @method_defect(JetStream.new_name, "JS-ADV-013")
