@@ -31,6 +31,13 @@ def pull_max_expires_itself_is_refused(self: WaitingQueue, request: PullRequest)
         raise PullRefusedError(exceeded_max_request_expires(self.config.max_expires))
 
 
+@method_defect(WaitingQueue.check_expires, "JS-PULL-038")
+def pull_no_wait_has_no_max_expires(self: WaitingQueue, request: PullRequest) -> None:
+    """The expires of a no_wait pull request may be longer than max_expires."""
+    if not request.no_wait:
+        WaitingQueue.check_expires(self, request)
+
+
 @method_defect(WaitingQueue.check_max_bytes, "JS-PULL-039")
 def pull_max_bytes_itself_is_refused(self: WaitingQueue, request: PullRequest) -> None:
     """A pull request whose max_bytes is the consumer's limit is refused."""
