@@ -6,7 +6,7 @@ from plumbline.conformance.amqp.connection import AmqpConnection
 from plumbline.conformance.amqp.session import AmqpSession
 from plumbline.conformance.check import verifies
 from plumbline.conformance.checks.amqp.amqp_answers import expect_one_of, expect_refusal
-from plumbline.wire.amqp import FrameType, Method, Raw, content_frames, frame, header_payload
+from plumbline.wire.amqp import FrameType, Heartbeat, Method, Raw, content_frames, frame, header_payload
 
 CONTENT = "AMQP 0-9-1, section 4.2.6"
 ERRORS = "AMQP 0-9-1, section 1.2"
@@ -160,6 +160,23 @@ def test_contents_of_channels_interleave(session: AmqpSession) -> None:
         expected="one and two",
         actual=str(bodies),
     )
+
+
+@verifies("AMQP-CHAN-019", source=CONTENT)
+def test_heartbeats_within_a_content(session: AmqpSession) -> None:
+    """Heartbeats, which are on channel 0, stand between the frames of a message."""
+    queue = session.stage.queue("ORDERS")
+    connection = opened(session)
+    connection.call("confirm.select", 1)
+    frames = content_frames(1, b"\0\0", b"one")
+    header = frames[: frames.index(b"one") - 7]
+    heartbeat = Heartbeat.make().raw
+    connection.send_bytes(
+        publish_method(queue, 1) + heartbeat + header + heartbeat + heartbeat + frames[len(header) :]
+    )
+    connection.expect("basic.ack", 1, delivery_tag=1)
+    connection.send(Method.make("basic.get", 2, queue=queue, no_ack=True))
+    connection.expect("basic.get-ok", 2, body=b"one", message_count=0)
 
 
 @verifies("AMQP-CHAN-020", source=CONTENT)

@@ -16,7 +16,7 @@ from plumbline.reference_broker.amqp.errors import (
     AmqpReplyError,
 )
 from plumbline.reference_broker.amqp.lifecycle import OTHER, ChannelPhase, Handler
-from plumbline.wire.amqp import AmqpError, Method, Operation
+from plumbline.wire.amqp import AmqpError, Heartbeat, Method, Operation
 
 
 @defect("AMQP-CHAN-001")
@@ -108,6 +108,24 @@ def contents_do_not_interleave(broker: Broker) -> None:
         if held or contents:
             last = contents[-1].channel if contents else None
             return [one for one in operations if one.channel == last], error
+        return operations, error
+
+    replace(broker, "decode", decode)
+
+
+@defect("AMQP-CHAN-019")
+def heartbeats_end_contents(broker: Broker) -> None:
+    """A message is lost if a heartbeat comes together with its frames."""
+    original = broker.decode
+
+    def decode(
+        connection: AmqpClientConnection, data: bytes | Sequence[Operation]
+    ) -> tuple[Sequence[Operation], AmqpError | None]:
+        operations, error = original(connection, data)
+        if any(isinstance(one, Heartbeat) for one in operations):
+            operations = [
+                one for one in operations if not (isinstance(one, Method) and one.properties is not None)
+            ]
         return operations, error
 
     replace(broker, "decode", decode)
