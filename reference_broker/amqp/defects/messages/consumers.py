@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from plumbline.reference_broker.amqp.connections.connection import AmqpClientConnection, Channel
 from plumbline.reference_broker.amqp.core import Broker
 from plumbline.reference_broker.amqp.defects import defect, replace
@@ -80,6 +82,55 @@ def reopened_channels_go_on_counting(broker: Broker) -> None:
         channel.last_tag = before.last_tag
 
     on_reopening(broker, change)
+
+
+def _after_errors(broker: Broker, change: Callable[[Channel, Channel], object]) -> None:
+    """A channel that is opened again after an error is changed, one that was closed by its client is not."""
+    failed: set[tuple[int, int]] = set()
+    original = broker.channels.close
+
+    def close(channel: Channel, code: int, detail: str, cause: tuple[int, int], now: int) -> None:
+        failed.add((channel.connection.id, channel.number))
+        original(channel, code, detail, cause, now)
+
+    def changed(before: Channel, channel: Channel) -> None:
+        if (channel.connection.id, channel.number) in failed:
+            change(before, channel)
+
+    replace(broker.channels, "close", close)
+    on_reopening(broker, changed)
+
+
+@defect("AMQP-CONSUME-006")
+def channels_go_on_counting_after_errors(broker: Broker) -> None:
+    """Delivery tags go on where they were when a channel is opened again after an error."""
+
+    def change(before: Channel, channel: Channel) -> None:
+        channel.last_tag = before.last_tag
+
+    _after_errors(broker, change)
+
+
+@defect("AMQP-CONFIRM-006")
+def channels_go_on_confirming_after_errors(broker: Broker) -> None:
+    """Confirms go on counting where they were when a channel is opened again after an error."""
+
+    def change(before: Channel, channel: Channel) -> None:
+        channel.published = before.published
+
+    _after_errors(broker, change)
+
+
+@defect("AMQP-CONSUME-029")
+def empty_gets_use_a_tag(broker: Broker) -> None:
+    """basic.get that finds nothing uses up a delivery tag."""
+
+    @handling(broker, "basic.get")
+    def get(original: Handler, channel: Channel, operation: Method, now: int) -> None:
+        queue = broker.vhosts[channel.connection.vhost].queues.get(operation.arguments["queue"])
+        was_empty = queue is not None and not len(queue.ready)
+        original(channel, operation, now)
+        channel.last_tag += was_empty
 
 
 @defect("AMQP-CONSUME-043")

@@ -5,10 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from plumbline.reference_broker.amqp.connections.connection import Channel
+from plumbline.reference_broker.amqp.connections.connection import AmqpClientConnection, Channel
 from plumbline.reference_broker.amqp.core import Broker
 from plumbline.reference_broker.amqp.defects import defect, replace
-from plumbline.reference_broker.amqp.defects.alterations import before_handling, handling, with_arguments
+from plumbline.reference_broker.amqp.defects.alterations import (
+    before_handling,
+    handling,
+    on_reopening,
+    with_arguments,
+)
 from plumbline.reference_broker.amqp.errors import PRECONDITION_FAILED, AmqpReplyError
 from plumbline.reference_broker.amqp.lifecycle import Handler
 from plumbline.reference_broker.amqp.topology.exchanges import Binding, VirtualHost
@@ -159,3 +164,32 @@ def temporary_queues_end_without_a_word(broker: Broker) -> None:
         original(queue)
 
     replace(broker.topology, "remove_queue", remove_queue)
+
+
+@defect("AMQP-TOPO-045")
+def errors_leave_exclusive_queues(broker: Broker) -> None:
+    """The exclusive queues of a connection stay when it ends by an error."""
+    original = broker.closing.close
+
+    def close(
+        connection: AmqpClientConnection,
+        code: int,
+        detail: str,
+        cause: tuple[int, int],
+        wait: float,
+        now: int,
+    ) -> None:
+        connection.exclusive_queues.clear()
+        original(connection, code, detail, cause, wait, now)
+
+    replace(broker.closing, "close", close)
+
+
+@defect("AMQP-TOPO-019")
+def reopened_channels_know_the_last_queue(broker: Broker) -> None:
+    """On a channel that is opened again the queue counts that was declared last before."""
+
+    def change(before: Channel, channel: Channel) -> None:
+        channel.last_queue = before.last_queue
+
+    on_reopening(broker, change)
