@@ -26,8 +26,8 @@ from plumbline.verdicts import CheckResult, Outcome, with_red
 DESCRIPTION = "run.pickle"  # the file in the shared folder that holds the RunDescription
 SHARED = "plumbline"  # the field of an xdist worker's input: the folder that it shares with the controller
 LOST = "lost"  # the file in the shared folder that says why the target is lost
-REPEATED = "repeated"  # the file in the shared folder that has a byte for each failure that was repeated
-MOST_REPEATED = 30  # of a run: where more checks fail, the server is wrong
+FAILURES = "failures"  # the file in the shared folder that has a byte for each failure of the run
+MOST_FAILURES = 20  # where more checks fail, the server is wrong, and the machine is not looked at
 BUSY_TRIES = 3
 BUSY_SLACK_S = 0.2  # a target that needs so much is on a machine on which checks come too late
 LOST_AFTER = 3  # probes in a row without an answer: some may be the fault of a busy machine
@@ -99,17 +99,18 @@ class Judge:
         it counts if it shows each time. A check that passes in the end says what the first try showed."""
         result = failed
         for _ in range(BUSY_TRIES - 1):
-            is_busy = self._run.target.recalibrated().slack_s >= BUSY_SLACK_S
-            if result.outcome is not Outcome.FAILED or not is_busy or not self._may_repeat():
+            if result.outcome is not Outcome.FAILED or not self._may_look_again():
+                break
+            if self._run.target.recalibrated().slack_s < BUSY_SLACK_S:
                 break
             result = self._repeat_alone(check)
         return result if result.outcome is Outcome.FAILED else replace(result, first_try=failed.message)
 
-    def _may_repeat(self) -> bool:
-        """False once the run has repeated so many failures that the machine is not what they are from."""
-        with (self._folder / REPEATED).open("ab") as file:
+    def _may_look_again(self) -> bool:
+        """False once the run had so many failures that the machine is not what they are from."""
+        with (self._folder / FAILURES).open("ab") as file:
             file.write(b".")
-            return file.tell() <= MOST_REPEATED
+            return file.tell() <= MOST_FAILURES
 
     def _is_given_up(self, result: CheckResult) -> bool:
         """Whether it was not run, since the run has given up a server that it needs."""

@@ -12,7 +12,7 @@ from plumbline.conformance.check import Check
 from plumbline.conformance.nats.session import NatsSession
 from plumbline.conformance.requirements.catalogue import Catalogue
 from plumbline.conformance.runner import judge as judging
-from plumbline.conformance.runner.judge import BUSY_TRIES, MOST_REPEATED, Judge
+from plumbline.conformance.runner.judge import BUSY_TRIES, MOST_FAILURES, Judge
 from plumbline.conformance.runner.prepare import RunDescription
 from plumbline.conformance.targets.target import NatsUrl, TargetAccess, open_target
 from plumbline.conformance.waivers import Waiver
@@ -85,7 +85,7 @@ def test_a_failure_on_a_busy_machine_must_show_each_time(
 def test_so_many_failures_are_those_of_the_server(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / judging.REPEATED).write_bytes(b"." * (MOST_REPEATED - 1))
+    (tmp_path / judging.FAILURES).write_bytes(b"." * (MOST_FAILURES - 1))
     for played in (2, 1):
         run = FailsAtFirst(9)
         result = judged(url, tmp_path, run, slack_s=BUSY, monkeypatch=monkeypatch)
