@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -10,6 +10,7 @@ import pytest
 
 from plumbline.conformance.check import Check
 from plumbline.conformance.nats.session import NatsSession
+from plumbline.conformance.outcomes import NothingCame
 from plumbline.conformance.requirements.catalogue import Catalogue
 from plumbline.conformance.runner import judge as judging
 from plumbline.conformance.runner.judge import BUSY_TRIES, MOST_FAILURES, Judge
@@ -41,7 +42,7 @@ class FailsAtFirst:
 def judged(
     url: str,
     folder: Path,
-    run: FailsAtFirst,
+    run: Callable[[NatsSession], None],
     *waivers: Waiver,
     slack_s: float,
     monkeypatch: pytest.MonkeyPatch,
@@ -97,3 +98,16 @@ def test_what_is_waived_is_not_repeated(url: str, tmp_path: Path, monkeypatch: p
     waiver = Waiver(check="own::check", reason="known")
     result = judged(url, tmp_path, run, waiver, slack_s=BUSY, monkeypatch=monkeypatch)
     assert (result.outcome, run.played) == (Outcome.WAIVED, 1)
+
+
+def test_what_does_not_come_from_a_single_server_has_failed_at_once(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    played = []
+
+    def run(session: NatsSession) -> None:
+        played.append(session)
+        raise NothingCame("no message came", expected="MSG", actual="nothing")
+
+    result = judged(url, tmp_path, run, slack_s=QUIET, monkeypatch=monkeypatch)
+    assert (result.outcome, len(played), result.retried) == (Outcome.FAILED, 1, False)
