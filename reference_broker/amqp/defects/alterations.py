@@ -118,3 +118,14 @@ def on_reopening(broker: Broker, change: Callable[[Channel, Channel], object]) -
 
     replace(broker.channels, "leave", leave)
     replace(broker.channels, "open", opens)
+
+
+def before_connection_errors(broker: Broker, change: Callable[[AmqpClientConnection], object]) -> None:
+    """A connection is changed before an error closes it."""
+    original = broker.closing.close
+
+    def close(connection: AmqpClientConnection, *arguments: Any) -> None:
+        change(connection)
+        original(connection, *arguments)
+
+    replace(broker.closing, "close", close)

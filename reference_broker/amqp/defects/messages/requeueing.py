@@ -11,7 +11,11 @@ from plumbline.reference_broker.amqp.connections.connection import (
 )
 from plumbline.reference_broker.amqp.core import Broker
 from plumbline.reference_broker.amqp.defects import defect, replace
-from plumbline.reference_broker.amqp.defects.alterations import before_handling, handling
+from plumbline.reference_broker.amqp.defects.alterations import (
+    before_connection_errors,
+    before_handling,
+    handling,
+)
 from plumbline.reference_broker.amqp.errors import AmqpReplyError
 from plumbline.reference_broker.amqp.lifecycle import Handler, Phase
 from plumbline.reference_broker.amqp.messages.message import QueueEntry
@@ -77,21 +81,12 @@ def failed_channels_lose_messages(broker: Broker) -> None:
 @defect("AMQP-REQUEUE-010")
 def failed_connections_lose_messages(broker: Broker) -> None:
     """What is outstanding when an error closes a connection is lost."""
-    original = broker.closing.close
 
-    def close_connection(
-        connection: AmqpClientConnection,
-        code: int,
-        detail: str,
-        cause: tuple[int, int],
-        wait: float,
-        now: int,
-    ) -> None:
+    def lose(connection: AmqpClientConnection) -> None:
         for channel in connection.channels.values():
             channel.outstanding = {}
-        original(connection, code, detail, cause, wait, now)
 
-    replace(broker.closing, "close", close_connection)
+    before_connection_errors(broker, lose)
 
 
 @defect("AMQP-REQUEUE-011")

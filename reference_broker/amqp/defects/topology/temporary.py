@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from plumbline.reference_broker.amqp.connections.connection import AmqpClientConnection, Channel
+from plumbline.reference_broker.amqp.connections.connection import Channel
 from plumbline.reference_broker.amqp.core import Broker
 from plumbline.reference_broker.amqp.defects import defect, replace
 from plumbline.reference_broker.amqp.defects.alterations import (
+    before_connection_errors,
     before_handling,
     handling,
     on_reopening,
@@ -169,20 +170,7 @@ def temporary_queues_end_without_a_word(broker: Broker) -> None:
 @defect("AMQP-TOPO-045")
 def errors_leave_exclusive_queues(broker: Broker) -> None:
     """The exclusive queues of a connection stay when it ends by an error."""
-    original = broker.closing.close
-
-    def close(
-        connection: AmqpClientConnection,
-        code: int,
-        detail: str,
-        cause: tuple[int, int],
-        wait: float,
-        now: int,
-    ) -> None:
-        connection.exclusive_queues.clear()
-        original(connection, code, detail, cause, wait, now)
-
-    replace(broker.closing, "close", close)
+    before_connection_errors(broker, lambda connection: connection.exclusive_queues.clear())
 
 
 @defect("AMQP-TOPO-019")

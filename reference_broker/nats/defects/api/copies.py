@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import msgspec
 
@@ -69,19 +70,45 @@ def source_begins_one_late(
     return None if message.seq in starts else Stream.store_sourced(self, origin, message, now)
 
 
+def _taken_by(
+    stream: Stream, origin: Stream, message: StoredMessage, now: int, sources: list[dict[str, Any]]
+) -> StoredMessage | None:
+    """A message of a source is stored as if these were the stream's sources."""
+    config = stream.config
+    stream.config = msgspec.structs.replace(config, sources=sources)
+    try:
+        return Stream.store_sourced(stream, origin, message, now)
+    finally:
+        stream.config = config
+
+
 @method_defect(Stream.store_sourced, "JS-API-181")
 def source_filters_what_there_was(
     self: Stream, origin: Stream, message: StoredMessage, now: int
 ) -> StoredMessage | None:
     """The filter_subject of a source is for what its origin had when the stream was made."""
-    config = self.config
-    if message.time > self.created:
-        sources = [{**source, "filter_subject": ""} for source in config.sources or ()]
-        self.config = msgspec.structs.replace(config, sources=sources)
-    try:
+    if message.time <= self.created:
         return Stream.store_sourced(self, origin, message, now)
-    finally:
-        self.config = config
+    sources = [{**source, "filter_subject": ""} for source in self.config.sources or ()]
+    return _taken_by(self, origin, message, now, sources)
+
+
+@method_defect(Stream.store_sourced, "JS-API-215")
+def source_begins_before_its_time(
+    self: Stream, origin: Stream, message: StoredMessage, now: int
+) -> StoredMessage | None:
+    """A source gives what its origin stored before opt_start_time, too."""
+    sources = [{**source, "opt_start_time": None} for source in self.config.sources or ()]
+    return _taken_by(self, origin, message, now, sources)
+
+
+@method_defect(Stream.store_sourced, "JS-API-181")
+def one_source_has_one_filter(
+    self: Stream, origin: Stream, message: StoredMessage, now: int
+) -> StoredMessage | None:
+    """Of two sources with the same name the first counts."""
+    named = {source["name"]: source for source in reversed(self.config.sources or ())}
+    return _taken_by(self, origin, message, now, list(named.values()))
 
 
 @method_defect(Consumer.pause, "JS-API-164")

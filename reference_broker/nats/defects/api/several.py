@@ -1,4 +1,4 @@
-"""Defects in the API of streams that show with the second of several: subjects, messages, sources."""
+"""Defects in the API of streams that show with the second of several: subjects, messages."""
 
 from __future__ import annotations
 
@@ -168,39 +168,6 @@ def next_from_a_gap_is_missing(broker: Broker) -> None:
             fields["error"] = errors.NO_MESSAGE_FOUND().reply()
 
     alter_answer(broker, GET, change)
-
-
-# Sources
-
-
-def _taken_by(
-    stream: Stream, origin: Stream, message: StoredMessage, now: int, sources: list[dict[str, Any]]
-) -> StoredMessage | None:
-    """A message of a source is stored as if these were the stream's sources."""
-    config = stream.config
-    stream.config = msgspec.structs.replace(config, sources=sources)
-    try:
-        return Stream.store_sourced(stream, origin, message, now)
-    finally:
-        stream.config = config
-
-
-@method_defect(Stream.store_sourced, "JS-API-215")
-def source_begins_before_its_time(
-    self: Stream, origin: Stream, message: StoredMessage, now: int
-) -> StoredMessage | None:
-    """A source gives what its origin stored before opt_start_time, too."""
-    sources = [{**source, "opt_start_time": None} for source in self.config.sources or ()]
-    return _taken_by(self, origin, message, now, sources)
-
-
-@method_defect(Stream.store_sourced, "JS-API-181")
-def one_source_has_one_filter(
-    self: Stream, origin: Stream, message: StoredMessage, now: int
-) -> StoredMessage | None:
-    """Of two sources with the same name the first counts."""
-    named = {source["name"]: source for source in reversed(self.config.sources or ())}
-    return _taken_by(self, origin, message, now, list(named.values()))
 
 
 # Limits
