@@ -71,7 +71,7 @@ def test_unknown_user_ends_the_connection(session: AmqpSession) -> None:
 @verifies("AMQP-CONN-009", source=FAILURES, is_long=True, variant=PERMISSIONS)
 def test_almost_right_login_ends_the_connection(session: AmqpSession) -> None:
     """A password or a name in capitals, cut short, or with something after it, ends the connection."""
-    # Of the variant, whose logins are no secrets: what is almost one would stand in reports.
+    # The logins of the variant are public. Of a real password a part would be shown in reports.
     logins = {
         "a password in capitals": ("some", "SOME"),
         "the beginning of a password": ("some", "som"),
