@@ -62,7 +62,8 @@ class ProxySubject:
         await self.honest.round()
         await self._control.reset()
         for file in files_of([self._captures])[:-KEPT_FILES]:
-            check_capture(file)
+            if not check_capture(file):
+                raise Broken(f"{file.name} has no data")
             file.unlink()
 
     async def finish(self) -> None:
@@ -70,8 +71,9 @@ class ProxySubject:
         await self.honest.round()
         self.honest.close()
         await self.program.stop()
-        for file in files_of([self._captures]):
-            check_capture(file)
+        sizes = [check_capture(file) for file in files_of([self._captures])]
+        if not any(sizes):  # the newest may have been begun at the very end
+            raise Broken(f"{self._captures} has no data")
         await self.honest.connect(self.broker.url)
         await self.broker.finish()
 
@@ -80,8 +82,8 @@ class ProxySubject:
         await self.broker.kill()
 
 
-def check_capture(file: Path) -> None:
-    """Every packet is read, and no byte of a connection is missing. Raises ``Broken``."""
+def check_capture(file: Path) -> int:
+    """Every packet is read, and no byte of a connection is missing: how many there are. Raises ``Broken``."""
     reassembler, size = Reassembler(), 0
     for packet in CaptureParser().feed(file.read_bytes()):
         one = segment(packet)
@@ -92,5 +94,4 @@ def check_capture(file: Path) -> None:
                 )
             if isinstance(event, StreamBytes):
                 size += len(event.data)
-    if not size:
-        raise Broken(f"{file.name} has no data")
+    return size
