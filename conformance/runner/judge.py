@@ -74,13 +74,17 @@ class Judge:
             return not_run_result(check, self._run.catalogue, f"the target was lost: {lost}")
         with self._run_lock.exclusive() if check.alone else self._run_lock.shared():
             result = run_check(check, self._run.target, self._run.catalogue, is_repeatable=True)
-        if result.outcome is Outcome.INCONCLUSIVE and not (
-            self._is_given_up(result) or self._report_target_lost()
-        ):
+        if self._is_worth_repeating(result):
             result = self._repeat_alone(check)
-        elif self._explained(result).outcome is Outcome.FAILED:
+        if self._is_worth_repeating(result) or self._explained(result).outcome is Outcome.FAILED:
             result = self._repeat_where_busy(check, result)
         return self._explained(result)
+
+    def _is_worth_repeating(self, result: CheckResult) -> bool:
+        """Whether it was inconclusive on a target that is there and answers."""
+        return result.outcome is Outcome.INCONCLUSIVE and not (
+            self._is_given_up(result) or self._report_target_lost()
+        )
 
     def _explained(self, result: CheckResult) -> CheckResult:
         """A failure with what is known of that release, or with its waiver."""
@@ -94,17 +98,19 @@ class Judge:
             again = run_check(check, self._run.target.recalibrated(), self._run.catalogue)
         return replace(again, retried=True)
 
-    def _repeat_where_busy(self, check: Check, failed: CheckResult) -> CheckResult:
-        """A failure on a machine that was too busy may be our own lateness, or that of a server beside us:
-        it counts if it shows each time. A check that passes in the end says what the first try showed."""
-        result = failed
+    def _repeat_where_busy(self, check: Check, first: CheckResult) -> CheckResult:
+        """A failure, or no verdict, on a machine that was too busy may be our own lateness, or that of a
+        server beside us: it counts if it shows each time. A check that passes in the end says what failed."""
+        result = first
         for _ in range(BUSY_TRIES - 1):
-            if result.outcome is not Outcome.FAILED or not self._may_look_again():
+            if result.outcome not in (Outcome.FAILED, Outcome.INCONCLUSIVE) or not self._may_look_again():
                 break
             if self._run.target.recalibrated().slack_s < BUSY_SLACK_S:
                 break
             result = self._repeat_alone(check)
-        return result if result.outcome is Outcome.FAILED else replace(result, first_try=failed.message)
+        if first.outcome is Outcome.FAILED and result.outcome is not Outcome.FAILED:
+            return replace(result, first_try=first.message)
+        return result
 
     def _may_look_again(self) -> bool:
         """False once the run had so many failures that the machine is not what they are from."""

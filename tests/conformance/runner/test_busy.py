@@ -10,7 +10,7 @@ import pytest
 
 from plumbline.conformance.check import Check
 from plumbline.conformance.nats.session import NatsSession
-from plumbline.conformance.outcomes import NothingCame
+from plumbline.conformance.outcomes import Inconclusive, NothingCame
 from plumbline.conformance.requirements.catalogue import Catalogue
 from plumbline.conformance.runner import judge as judging
 from plumbline.conformance.runner.judge import BUSY_TRIES, MOST_FAILURES, Judge
@@ -81,6 +81,36 @@ def test_a_failure_on_a_busy_machine_must_show_each_time(
     result = judged(url, tmp_path, run, slack_s=slack_s, monkeypatch=monkeypatch)
     assert (result.outcome, run.played, result.retried) == (outcome, played, played > 1)
     assert result.first_try == ("too late" if outcome is Outcome.PASSED and played > 1 else "")
+
+
+@pytest.mark.parametrize(
+    ("times", "slack_s", "outcome", "played"),
+    [
+        (1, QUIET, Outcome.PASSED, 2),
+        (2, QUIET, Outcome.INCONCLUSIVE, 2),
+        (2, BUSY, Outcome.PASSED, 3),
+        (9, BUSY, Outcome.INCONCLUSIVE, 1 + BUSY_TRIES),
+    ],
+)
+def test_what_is_without_a_verdict_is_repeated_once_and_again_on_a_busy_machine(
+    url: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    times: int,
+    slack_s: float,
+    outcome: Outcome,
+    played: int,
+) -> None:
+    tries = []
+
+    def run(session: NatsSession) -> None:
+        tries.append(session)
+        if len(tries) <= times:
+            raise Inconclusive("no verdict")
+        session.require(True, "a verdict", expected="one", actual="one")
+
+    result = judged(url, tmp_path, run, slack_s=slack_s, monkeypatch=monkeypatch)
+    assert (result.outcome, len(tries), result.retried, result.first_try) == (outcome, played, True, "")
 
 
 def test_so_many_failures_are_those_of_the_server(
