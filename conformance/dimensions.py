@@ -66,7 +66,7 @@ class Dimensions(Struct, frozen=True):
         for row in unsupported_rows():
             value = self.given.get(row.dimension, "")
             is_given = fnmatchcase(value, row.value)
-            if is_given and within_levels(level, until=row.until) and row.names(check):
+            if is_given and within_levels(level, since=row.since, until=row.until) and row.names(check):
                 return f"with --{row.dimension} {value}: {row.reason} ({row.source})"
         return ""
 
@@ -79,6 +79,7 @@ class UnsupportedRow(Struct, frozen=True, forbid_unknown_fields=True):
     checks: tuple[str, ...]
     reason: str
     source: str
+    since: str = ""
     until: str = ""
 
     def names(self, check: str) -> bool:
