@@ -74,17 +74,18 @@ class Judge:
             return not_run_result(check, self._run.catalogue, f"the target was lost: {lost}")
         with self._run_lock.exclusive() if check.alone else self._run_lock.shared():
             result = run_check(check, self._run.target, self._run.catalogue, is_repeatable=True)
-        if self._is_worth_repeating(result):
+        if result.outcome is Outcome.INCONCLUSIVE:
+            if self._is_hopeless(result):
+                return self._explained(result)
             result = self._repeat_alone(check)
-        if self._is_worth_repeating(result) or self._explained(result).outcome is Outcome.FAILED:
-            result = self._repeat_where_busy(check, result)
-        return self._explained(result)
-
-    def _is_worth_repeating(self, result: CheckResult) -> bool:
-        """Whether it was inconclusive on a target that is there and answers."""
-        return result.outcome is Outcome.INCONCLUSIVE and not (
-            self._is_given_up(result) or self._report_target_lost()
+        may_be_late = self._explained(result).outcome is Outcome.FAILED or (
+            result.outcome is Outcome.INCONCLUSIVE and not self._is_hopeless(result)
         )
+        return self._explained(self._repeat_where_busy(check, result) if may_be_late else result)
+
+    def _is_hopeless(self, result: CheckResult) -> bool:
+        """Whether it was inconclusive for a server that is gone, or does not answer: more tries take long."""
+        return self._is_given_up(result) or self._report_target_lost()
 
     def _explained(self, result: CheckResult) -> CheckResult:
         """A failure with what is known of that release, or with its waiver."""
