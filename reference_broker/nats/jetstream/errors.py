@@ -47,10 +47,24 @@ STREAM_NAME_IN_USE = ErrorCode(400, 10058, "stream name already in use with a di
 STREAM_SUBJECT_OVERLAP = ErrorCode(400, 10065, "subjects overlap with an existing stream")
 STREAM_INVALID_CONFIG = ErrorCode(500, 10052, "{reason}")
 STREAM_TRANSFORM_INVALID = ErrorCode(400, 10156, "stream transform: {reason}")
+STREAM_TRANSFORM_INVALID_SOURCE = ErrorCode(400, 10155, "stream transform source: {reason}")
 STREAM_NAME_HAS_PATH_SEPARATORS = ErrorCode(400, 10128, "Stream name can not contain path separators")
 STREAM_REPLICAS_NOT_SUPPORTED = ErrorCode(500, 10074, "replicas > 1 not supported in non-clustered mode")
 REPLICAS_NEGATIVE = ErrorCode(400, 10133, "replicas count cannot be negative")
 MIRROR_WITH_SUBJECTS = ErrorCode(400, 10034, "stream mirrors can not contain subjects")
+MIRROR_MULTIPLE_FILTERS = ErrorCode(
+    400, 10150, "mirror with multiple subject transforms cannot also have a single subject filter"
+)
+MIRROR_INVALID_FILTER = ErrorCode(400, 10151, "mirror transform source: {reason}")
+MIRROR_OVERLAPPING_FILTERS = ErrorCode(400, 10152, "mirror subject filters can not overlap")
+MIRROR_INVALID_TRANSFORM = ErrorCode(400, 10154, "mirror transform: {reason}")
+SOURCE_DUPLICATE = ErrorCode(400, 10140, "duplicate source configuration detected")
+SOURCE_MULTIPLE_FILTERS = ErrorCode(
+    400, 10144, "source with multiple subject transforms cannot also have a single subject filter"
+)
+SOURCE_INVALID_FILTER = ErrorCode(400, 10145, "source transform source: {reason}")
+SOURCE_INVALID_TRANSFORM = ErrorCode(400, 10146, "source transform: {reason}")
+SOURCE_OVERLAPPING_FILTERS = ErrorCode(400, 10147, "source filters can not overlap")
 STREAM_SEALED = ErrorCode(400, 10109, "invalid operation on sealed stream")
 STREAM_PURGE_FAILED = ErrorCode(500, 10110, "stream purge not permitted")
 MESSAGE_DELETE_FAILED = ErrorCode(500, 10057, "message delete not permitted")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import msgspec
@@ -44,7 +44,7 @@ def mirror_stops_at_what_there_was(self: Stream, message: StoredMessage) -> Stor
 
 @method_defect(Stream.store_sourced, "JS-API-170")
 def source_is_not_named(
-    self: Stream, origin: Stream, message: StoredMessage, now: int
+    self: Stream, source: dict[str, Any], message: StoredMessage, now: int
 ) -> StoredMessage | None:
     """A message from a source does not say where it came from."""
     return self.store.append(message.subject, message.header_block, message.payload, now)
@@ -63,52 +63,42 @@ def mirror_begins_at_the_beginning(self: Stream, message: StoredMessage) -> Stor
 
 @method_defect(Stream.store_sourced, "JS-API-180")
 def source_begins_one_late(
-    self: Stream, origin: Stream, message: StoredMessage, now: int
+    self: Stream, source: dict[str, Any], message: StoredMessage, now: int
 ) -> StoredMessage | None:
     """A stream leaves out the message at the opt_start_seq of its source."""
     starts = {copying.starts_at(source) for source in copying.origins(self)}
-    return None if message.seq in starts else Stream.store_sourced(self, origin, message, now)
+    return None if message.seq in starts else Stream.store_sourced(self, source, message, now)
 
 
-def _taken_by(
-    stream: Stream, origin: Stream, message: StoredMessage, now: int, sources: list[dict[str, Any]]
-) -> StoredMessage | None:
-    """A message of a source is stored as if these were the stream's sources."""
-    config = stream.config
-    stream.config = msgspec.structs.replace(config, sources=sources)
-    try:
-        return Stream.store_sourced(stream, origin, message, now)
-    finally:
-        stream.config = config
+def _without(stream: Stream, field: str, origin: str, message: StoredMessage) -> Iterable[dict[str, Any]]:
+    """Which sources take a message if none of them has ``field``."""
+    sources = [{**source, field: None} for source in stream.config.sources or ()]
+    return copying.matching_sources(sources, origin, message)
 
 
-@method_defect(Stream.store_sourced, "JS-API-181")
+@method_defect(Stream.sources_that_take, "JS-API-181")
 def source_filters_what_there_was(
-    self: Stream, origin: Stream, message: StoredMessage, now: int
-) -> StoredMessage | None:
+    self: Stream, origin: str, message: StoredMessage
+) -> Iterable[dict[str, Any]]:
     """The filter_subject of a source is for what its origin had when the stream was made."""
     if message.time <= self.created:
-        return Stream.store_sourced(self, origin, message, now)
-    sources = [{**source, "filter_subject": ""} for source in self.config.sources or ()]
-    return _taken_by(self, origin, message, now, sources)
+        return Stream.sources_that_take(self, origin, message)
+    return _without(self, "filter_subject", origin, message)
 
 
-@method_defect(Stream.store_sourced, "JS-API-215")
+@method_defect(Stream.sources_that_take, "JS-API-215")
 def source_begins_before_its_time(
-    self: Stream, origin: Stream, message: StoredMessage, now: int
-) -> StoredMessage | None:
+    self: Stream, origin: str, message: StoredMessage
+) -> Iterable[dict[str, Any]]:
     """A source gives what its origin stored before opt_start_time, too."""
-    sources = [{**source, "opt_start_time": None} for source in self.config.sources or ()]
-    return _taken_by(self, origin, message, now, sources)
+    return _without(self, "opt_start_time", origin, message)
 
 
-@method_defect(Stream.store_sourced, "JS-API-181")
-def one_source_has_one_filter(
-    self: Stream, origin: Stream, message: StoredMessage, now: int
-) -> StoredMessage | None:
+@method_defect(Stream.sources_that_take, "JS-API-181")
+def one_source_has_one_filter(self: Stream, origin: str, message: StoredMessage) -> Iterable[dict[str, Any]]:
     """Of two sources with the same name the first counts."""
     named = {source["name"]: source for source in reversed(self.config.sources or ())}
-    return _taken_by(self, origin, message, now, list(named.values()))
+    return copying.matching_sources(named.values(), origin, message)
 
 
 @method_defect(Consumer.pause, "JS-API-164")
@@ -253,10 +243,10 @@ def mirror_has_times_of_its_own(self: Stream, message: StoredMessage) -> StoredM
 
 @method_defect(Stream.store_sourced, "JS-API-214")
 def source_beyond_the_first_begins_later(
-    self: Stream, origin: Stream, message: StoredMessage, now: int
+    self: Stream, source: dict[str, Any], message: StoredMessage, now: int
 ) -> StoredMessage | None:
     """From every source but the first, a stream takes only what comes after its creation."""
     first = (self.config.sources or [{}])[0].get("name")
-    if origin.config.name != first and message.time < self.created:
+    if source["name"] != first and message.time < self.created:
         return None
-    return Stream.store_sourced(self, origin, message, now)
+    return Stream.store_sourced(self, source, message, now)

@@ -189,14 +189,14 @@ def pub_increment_without_counter_is_stored(self: Stream, directives: PublishHea
 
 @method_defect(Stream.store_sourced, "JS-PUB-059")
 def pub_counter_adds_sourced_increments(
-    self: Stream, origin: Stream, message: StoredMessage, now: int
+    self: Stream, source: dict[str, Any], message: StoredMessage, now: int
 ) -> StoredMessage | None:
     """Of a sourced counter Nats-Incr is added, whatever came before it."""
     if not self.counts:
-        return Stream.store_sourced(self, origin, message, now)
+        return Stream.store_sourced(self, source, message, now)
     increment = counters.body(_increment_of(message))
     alone = StoredMessage(message.seq, message.subject, message.header_block, increment, message.time)
-    return Stream.store_sourced(self, origin, alone, now)
+    return Stream.store_sourced(self, source, alone, now)
 
 
 def _increment_of(message: StoredMessage) -> int:
@@ -206,12 +206,12 @@ def _increment_of(message: StoredMessage) -> int:
 
 @method_defect(Stream.store_sourced, "JS-PUB-059")
 def pub_counter_stores_sources_verbatim(
-    self: Stream, origin: Stream, message: StoredMessage, now: int
+    self: Stream, source: dict[str, Any], message: StoredMessage, now: int
 ) -> StoredMessage | None:
     """A counter stores sourced messages as they are."""
     counted, self.counts = self.counts, False
     try:
-        return Stream.store_sourced(self, origin, message, now)
+        return Stream.store_sourced(self, source, message, now)
     finally:
         self.counts = counted
 

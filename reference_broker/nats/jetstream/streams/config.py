@@ -12,7 +12,8 @@ from msgspec import Struct
 
 from plumbline.reference_broker.nats.jetstream import errors, subjects
 from plumbline.reference_broker.nats.jetstream.rules import Rules
-from plumbline.reference_broker.nats.jetstream.streams.mapping import mapping_problem
+from plumbline.reference_broker.nats.jetstream.streams import origins
+from plumbline.reference_broker.nats.jetstream.streams.mapping import mapping_ends, mapping_problem
 from plumbline.wire.units import MILLISECOND, MINUTE, SECOND
 
 MAX_NAME = 255
@@ -40,6 +41,7 @@ class OriginFields(Struct):
     name: str | None = None
     filter_subject: str | None = None
     opt_start_seq: int | None = None
+    subject_transforms: list[MappingFields] | None = None
 
 
 class StreamConfig(Struct, kw_only=True):
@@ -177,7 +179,7 @@ def check(config: StreamConfig, rules: Rules) -> StreamConfig:
     if not rules.message_ttls:
         config = msgspec.structs.replace(config, subject_delete_marker_ttl=0)
     if not rules.extended_stream_config:  # a key that a server does not know says nothing to it
-        config = msgspec.structs.replace(config, first_seq=0)
+        config = _without_extensions(config)
     _check_ages(config)
     _check_combinations(config)
     if rules.counters:
@@ -191,6 +193,20 @@ def check(config: StreamConfig, rules: Rules) -> StreamConfig:
     _check_subjects(complete, rules)
     _check_mappings(complete, rules)
     return complete
+
+
+def _without_extensions(config: StreamConfig) -> StreamConfig:
+    """What a level before 2.10 reads of it."""
+
+    def known(origin: dict[str, Any]) -> dict[str, Any]:
+        return {name: value for name, value in origin.items() if name != "subject_transforms"}
+
+    return msgspec.structs.replace(
+        config,
+        first_seq=0,
+        mirror=None if config.mirror is None else known(config.mirror),
+        sources=None if config.sources is None else [known(source) for source in config.sources],
+    )
 
 
 def check_update(old: StreamConfig, new: StreamConfig, rules: Rules) -> StreamConfig:
@@ -234,8 +250,10 @@ def _invalid(reason: str) -> errors.JetStreamError:
 
 def _check_shapes(config: StreamConfig, rules: Rules) -> None:
     """The objects that an echo repeats as they were written have the types that are read of them."""
-    origins = [config.mirror, *(config.sources or ())]
-    shapes: list[tuple[Any, type[Struct]]] = [(each, OriginFields) for each in origins if each is not None]
+    all_origins = [config.mirror, *(config.sources or ())]
+    shapes: list[tuple[Any, type[Struct]]] = [
+        (each, OriginFields) for each in all_origins if each is not None
+    ]
     shapes += [
         (each, MappingFields) for each in (config.subject_transform, config.republish) if each is not None
     ]
@@ -248,17 +266,19 @@ def _check_shapes(config: StreamConfig, rules: Rules) -> None:
 
 def _check_mappings(config: StreamConfig, rules: Rules) -> None:
     transform, republish = config.subject_transform or {}, config.republish or {}
-    if rules.extended_stream_config and (problem := mapping_problem(*mapping_ends(transform))):
-        raise errors.STREAM_TRANSFORM_INVALID(reason=problem)
+    if rules.extended_stream_config:
+        if config.mirror is not None:
+            origins.check_mirror(config.mirror)
+        origins.check_sources(config.sources or ())
+        source, target = mapping_ends(transform)
+        if source and not subjects.is_valid(source.encode()):
+            raise errors.STREAM_TRANSFORM_INVALID_SOURCE(reason=f"invalid subject {source}")
+        if problem := mapping_problem(source, target):
+            raise errors.STREAM_TRANSFORM_INVALID(reason=problem)
     source, target = mapping_ends(republish)
     if problem := mapping_problem(source, target):
         where = f"stream configuration for republish with transform from '{source[:100]}' to '{target[:100]}'"
         raise _invalid(f"{where}: {problem}")
-
-
-def mapping_ends(mapping: dict[str, Any]) -> tuple[str, str]:
-    """``src`` and ``dest`` of a subject mapping; empty for what is missing."""
-    return mapping.get("src") or "", mapping.get("dest") or ""
 
 
 def _check_name(config: StreamConfig, rules: Rules) -> None:

@@ -8,15 +8,18 @@ Sources: docs.nats.io, "Source and Mirror Streams"; ADR-28, "JetStream RePublish
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from plumbline.bounds import MAX_COPIES, MAX_COPY_DEPTH
-from plumbline.reference_broker.nats.jetstream.streams.config import mapping_ends
-from plumbline.reference_broker.nats.jetstream.streams.mapping import mapping, mapping_problem
+from plumbline.reference_broker.nats.jetstream.streams.mapping import mapping, mapping_ends
+from plumbline.reference_broker.nats.jetstream.streams.origins import (
+    ANY_SUBJECT,
+    stored_subject,
+    transforms,
+)
 from plumbline.reference_broker.nats.jetstream.streams.store import StoredMessage
-from plumbline.reference_broker.nats.jetstream.subjects import covers
 from plumbline.wire.errors import ProtocolError
 from plumbline.wire.nats.headers import VERSION, Headers, encode_headers
 from plumbline.wire.nats.jetstream.times import format_time, parse_time
@@ -89,11 +92,15 @@ class CopyRoute:
 
 def copy(origin: Stream, stream: Stream, message: StoredMessage, now: int) -> None:
     """One message of ``origin`` enters a stream that copies from it."""
-    taken = (
-        stream.store_mirrored(message)
-        if stream.config.mirror is not None
-        else stream.store_sourced(origin, message, now)
-    )
+    if stream.config.mirror is not None:
+        _enter(stream, stream.store_mirrored(message), now)
+        return
+    for source in stream.sources_that_take(origin.config.name, message):
+        _enter(stream, stream.store_sourced(source, message, now), now)
+
+
+def _enter(stream: Stream, taken: StoredMessage | None, now: int) -> None:
+    """What follows when ``stream`` has stored a message of an origin."""
     if taken is not None:
         stream.enforce_limits(taken.subject, now)
         stream.on_stored(taken, now)
@@ -104,16 +111,14 @@ def starts_at(origin: dict[str, Any]) -> int:
     return origin.get("opt_start_seq") or 0
 
 
-def matching_source(stream: Stream, origin: str, message: StoredMessage) -> dict[str, Any] | None:
-    """The source by which ``stream`` takes this message of ``origin``, if there is one."""
-    for source in stream.config.sources or ():
-        pattern = (source.get("filter_subject") or ">").encode()
+def matching_sources(
+    sources: Iterable[dict[str, Any]], origin: str, message: StoredMessage
+) -> Iterator[dict[str, Any]]:
+    """Those of ``sources`` that take this message of ``origin``, each once."""
+    for source in sources:
         begins = message.seq >= starts_at(source) and message.time >= _start_time(source)
-        if source.get("name") != origin or not begins or not covers(pattern, message.subject):
-            continue
-        if sourced_subject(source, message.subject) is not None:
-            return source
-    return None
+        if source.get("name") == origin and begins and stored_subject(source, message.subject) is not None:
+            yield source
 
 
 def _start_time(source: dict[str, Any]) -> int:
@@ -122,30 +127,13 @@ def _start_time(source: dict[str, Any]) -> int:
     return (parse_time(time) or 0) if isinstance(time, str) else 0
 
 
-def _transforms(source: dict[str, Any]) -> list[tuple[str, str]]:
-    """``subject_transforms`` of a source; one without destination only filters."""
-    given = source.get("subject_transforms")
-    found = [one for one in given if isinstance(one, dict)] if isinstance(given, list) else []
-    ends = [mapping_ends(one) for one in found if all(isinstance(text, str) for text in one.values())]
-    return [(src, dest) for src, dest in ends if not mapping_problem(src, dest)]
-
-
-def sourced_subject(source: dict[str, Any], subject: bytes) -> bytes | None:
-    """The subject under which a message of a source is stored; None if the source does not take it."""
-    transforms = _transforms(source)
-    for src, dest in transforms:
-        if (found := mapping(src, dest)(subject)) is not None:
-            return found
-    return None if transforms else subject
-
-
-def with_source(stream: Stream, origin: str, source: dict[str, Any], message: StoredMessage) -> bytes:
+def with_source(stream: Stream, source: dict[str, Any], message: StoredMessage) -> bytes:
     """The headers of a message, and where it came from."""
-    value = f"{origin} {message.seq}"
+    value = f"{source['name']} {message.seq}"
     if stream.jetstream.rules.source_header_has_subjects:
-        transforms = _transforms(source)
-        filters = "\f".join(src for src, _ in transforms) or source.get("filter_subject") or ">"
-        targets = "\f".join(dest for _, dest in transforms) or ">"
+        ends = transforms(source) or [(source.get("filter_subject") or ANY_SUBJECT, "")]
+        filters = "\f".join(src or ANY_SUBJECT for src, _ in ends)
+        targets = "\f".join(dest or ANY_SUBJECT for _, dest in ends)
         value += f" {filters} {targets} {message.subject.decode('utf-8', 'replace')}"
     head = message.header_block[:-2] or VERSION + b"\r\n"
     return head + encode_headers([(SOURCE, value)]).split(b"\r\n", 1)[1]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from plumbline.bounds import MAX_MAPPING_CHARACTERS
 from plumbline.wire.nats.subjects import ANY_TAIL, ANY_TOKEN, covers
@@ -38,6 +39,11 @@ def mapping(src: str, dest: str) -> Mapping:
         return b".".join(tokens)
 
     return apply
+
+
+def mapping_ends(fields: dict[str, Any]) -> tuple[str, str]:
+    """``src`` and ``dest`` of a subject mapping in a configuration; empty for what is missing."""
+    return fields.get("src") or "", fields.get("dest") or ""
 
 
 def mapping_problem(src: str, dest: str) -> str:

@@ -7,7 +7,8 @@ observed.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
@@ -27,9 +28,10 @@ from plumbline.reference_broker.nats.jetstream.streams.batches import (
     StagedMessage,
     read_batch_position,
 )
-from plumbline.reference_broker.nats.jetstream.streams.config import StreamConfig, mapping_ends
+from plumbline.reference_broker.nats.jetstream.streams.config import StreamConfig
 from plumbline.reference_broker.nats.jetstream.streams.lifetimes import Lifetimes
-from plumbline.reference_broker.nats.jetstream.streams.mapping import mapping
+from plumbline.reference_broker.nats.jetstream.streams.mapping import mapping, mapping_ends
+from plumbline.reference_broker.nats.jetstream.streams.origins import stored_subject
 from plumbline.reference_broker.nats.jetstream.streams.publish import (
     ROLLUP,
     Deduplication,
@@ -126,13 +128,16 @@ class Stream(StreamAdmission):
 
     # Publishing
 
+    def subject_on_entry(self, subject: bytes) -> bytes:
+        """What ``subject_transform`` makes of the subject of a message, wherever it comes from (ADR-36)."""
+        return subject if self.transform is None else self.transform(subject) or subject
+
     def publish(
         self, subject: bytes, reply: bytes | None, header_block: bytes, payload: bytes, now: int
     ) -> None:
         """A client's message on one of the stream's subjects: store it, acknowledge it, pass it on."""
         message = None
-        if self.transform is not None:
-            subject = self.transform(subject) or subject
+        subject = self.subject_on_entry(subject)
         try:
             if header_block or self._looks_closer or self.needs_interest:
                 message, answer = self.accept(subject, header_block, payload, now)
@@ -164,9 +169,11 @@ class Stream(StreamAdmission):
                     copying.copy(self, stream, message, now)
 
     def store_mirrored(self, message: StoredMessage) -> StoredMessage | None:
-        """A message of the origin, stored as it is there; None if it is here already or before the start."""
-        store = self.store
-        if message.seq <= store.last_seq or message.seq < copying.starts_at(self.config.mirror or {}):
+        """A message of the origin, stored under its sequence; None if it is not taken, or is here already."""
+        store, mirror = self.store, self.config.mirror or {}
+        if message.seq <= store.last_seq or message.seq < copying.starts_at(mirror):
+            return None
+        if (subject := stored_subject(mirror, message.subject)) is None:
             return None
         if len(store) and message.seq > store.last_seq + MAX_MIRROR_GAP:
             return None
@@ -174,7 +181,8 @@ class Stream(StreamAdmission):
             store.restart_at(message.seq)
         while store.last_seq < message.seq - 1:
             store.skip()
-        return store.append(message.subject, message.header_block, message.payload, message.time)
+        subject = self.subject_on_entry(subject)
+        return store.append(subject, message.header_block, message.payload, message.time)
 
     def restore_message(self, message: StoredMessage) -> None:
         """A message of a snapshot, stored as it was."""
@@ -188,14 +196,15 @@ class Stream(StreamAdmission):
         if self.scheduler is not None:
             self.scheduler.on_stored(stored, directives)
 
-    def store_sourced(self, origin: Stream, message: StoredMessage, now: int) -> StoredMessage | None:
-        """A message of a source, stored as a new one that says where it came from."""
-        name = origin.config.name
-        source = copying.matching_source(self, name, message)
-        if source is None:
-            return None
-        header_block = copying.with_source(self, name, source, message)
-        subject = copying.sourced_subject(source, message.subject) or message.subject
+    def sources_that_take(self, origin: str, message: StoredMessage) -> Iterable[dict[str, Any]]:
+        """The sources of this stream that take a message of the stream ``origin``: several may."""
+        return copying.matching_sources(self.config.sources or (), origin, message)
+
+    def store_sourced(self, source: dict[str, Any], message: StoredMessage, now: int) -> StoredMessage | None:
+        """A message that a source takes, stored as a new one that says where it came from."""
+        name = source["name"]
+        header_block = copying.with_source(self, source, message)
+        subject = self.subject_on_entry(stored_subject(source, message.subject) or message.subject)
         payload = message.payload
         if self.counts:
             try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from typing import Any
 
 import pytest
 
@@ -41,6 +42,57 @@ def test_a_source_takes_what_its_transforms_match_under_their_subjects() -> None
     stored = [bench.api("STREAM.MSG.GET.T", {"seq": seq})["message"] for seq in (1, 2)]
     assert [message["subject"] for message in stored] == ["new.1", "s.b.1"]
     assert bench.api("STREAM.INFO.T")["state"]["messages"] == 2
+
+
+def test_a_mirror_takes_what_its_filters_match_under_its_sequence() -> None:
+    bench = Bench(NEWEST)
+    bench.stream("S", subjects=["s.>"])
+    for subject in ("s.a.1", "s.b.1", "s.a.2"):
+        bench.send(subject)
+    bench.stream("T", mirror={"name": "S", "subject_transforms": [{"src": "s.a.*", "dest": "new.$1"}]})
+    bench.stream("U", mirror={"name": "S", "filter_subject": "s.b.>"})
+    stored = [bench.api("STREAM.MSG.GET.T", {"seq": seq})["message"] for seq in (1, 3)]
+    assert [message["subject"] for message in stored] == ["new.1", "new.2"]
+    assert bench.api("STREAM.MSG.GET.U", {"seq": 2})["message"]["subject"] == "s.b.1"
+    assert [bench.api(f"STREAM.INFO.{name}")["state"]["messages"] for name in "TU"] == [2, 1]
+
+
+def test_each_of_two_sources_of_one_stream_takes_what_both_match() -> None:
+    bench = Bench(NEWEST)
+    bench.stream("S", subjects=["s.*"])
+    bench.send("s.a")
+    bench.stream("T", sources=[{"name": "S", "filter_subject": "s.a"}, {"name": "S"}])
+    bench.send("s.a")
+    assert bench.api("STREAM.INFO.T")["state"]["messages"] == 4
+
+
+def test_transforms_of_an_origin_mean_nothing_to_levels_before_them() -> None:
+    bench = Bench(OLDEST)
+    bench.stream("S", subjects=["s"])
+    bench.send("s")
+    transforms = [{"src": "s", "dest": "t"}]
+    bench.stream("T", sources=[{"name": "S", "subject_transforms": transforms}])
+    bench.stream("U", mirror={"name": "S", "subject_transforms": transforms})
+    for name in "TU":
+        assert bench.api(f"STREAM.MSG.GET.{name}", {"seq": 1})["message"]["subject"] == "s"
+
+
+@pytest.mark.parametrize(
+    ("fields", "err_code"),
+    [
+        ({"sources": [{"name": "S"}, {"name": "S"}]}, 10140),
+        ({"sources": [{"name": "S", "subject_transforms": [{"src": "a..b", "dest": "x"}]}]}, 10145),
+        ({"mirror": {"name": "S", "subject_transforms": [{"src": "a..b", "dest": "x"}]}}, 10151),
+        ({"subject_transform": {"src": "a..b", "dest": "x"}}, 10155),
+    ],
+)
+def test_subjects_of_transforms_are_valid_and_no_source_is_there_twice(
+    fields: dict[str, Any], err_code: int
+) -> None:
+    bench = Bench(NEWEST)
+    bench.stream("S", subjects=["s"])
+    answer = bench.request("$JS.API.STREAM.CREATE.T", {"name": "T", "storage": "memory", **fields})
+    assert answer["error"]["err_code"] == err_code
 
 
 def test_a_source_begins_at_its_start_time() -> None:
