@@ -40,6 +40,16 @@ def _with_body(change: Callable[[Body, list[str]], object]) -> Otherwise:
     return otherwise
 
 
+def _with_origins(change: Callable[[Body], object]) -> Otherwise:
+    """The mirror, or each source, is another."""
+
+    def changed(body: Body, names: list[str]) -> None:
+        for origin in [body["mirror"]] if "mirror" in body else body["sources"]:
+            change(origin)
+
+    return _with_body(changed)
+
+
 def _with_config(change: Callable[[Body, list[str]], object]) -> Otherwise:
     return _with_body(lambda body, names: change(body.setdefault("config", {}), names))
 
@@ -163,6 +173,18 @@ _ACCEPTED: tuple[tuple[str, str, str, ErrorCode, str, Otherwise], ...] = (
      errors.CONSUMER_MULTIPLE_FILTERS_IN_SUBJECT, "", _with_config(_with_filter_of_the_subject)),
     ("JS-API-210", "stream-transform-that-is-wrong", CREATE_STREAM, errors.STREAM_TRANSFORM_INVALID, "",
      _with_body(lambda body, names: body.pop("subject_transform"))),
+    ("JS-API-223", "source-with-both-filters", CREATE_STREAM, errors.SOURCE_MULTIPLE_FILTERS, "",
+     _with_origins(lambda origin: origin.pop("filter_subject"))),
+    ("JS-API-223", "source-with-overlaps", CREATE_STREAM, errors.SOURCE_OVERLAPPING_FILTERS, "",
+     _with_origins(lambda origin: origin["subject_transforms"].pop())),
+    ("JS-API-223", "source-with-unknown-wildcards", CREATE_STREAM, errors.SOURCE_INVALID_TRANSFORM, "",
+     _with_origins(lambda origin: origin.pop("subject_transforms"))),
+    ("JS-API-223", "mirror-with-both-filters", CREATE_STREAM, errors.MIRROR_MULTIPLE_FILTERS, "",
+     _with_origins(lambda origin: origin.pop("filter_subject"))),
+    ("JS-API-223", "mirror-with-overlaps", CREATE_STREAM, errors.MIRROR_OVERLAPPING_FILTERS, "",
+     _with_origins(lambda origin: origin["subject_transforms"].pop())),
+    ("JS-API-223", "mirror-with-unknown-wildcards", CREATE_STREAM, errors.MIRROR_INVALID_TRANSFORM, "",
+     _with_origins(lambda origin: origin.pop("subject_transforms"))),
     ("JS-API-211", "snapshot-to-no-subject", "stream_snapshot", errors.SNAPSHOT_DELIVER_SUBJECT_INVALID, "",
      _as(config={}, state={})),
     ("JS-API-212", "restore-over-a-stream", "stream_restore", errors.STREAM_NAME_EXISTS_RESTORE_FAILED, "",
