@@ -50,6 +50,8 @@ def get(jetstream: JetStream, path: bytes, reply: bytes | None, body: bytes) -> 
         return not jetstream.rules.disabled_direct_get_gets_503
     if reply is None:
         return True
+    if len(responders := stream.direct_responders()) > 1:
+        stream = jetstream.config.random.choice(responders)
     try:
         get_request = read(subject, body, jetstream.rules)
         if get_request.multi_last or get_request.batch:

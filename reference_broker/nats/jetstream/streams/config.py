@@ -279,6 +279,8 @@ def _check_mappings(config: StreamConfig, rules: Rules) -> None:
     if problem := mapping_problem(source, target):
         where = f"stream configuration for republish with transform from '{source[:100]}' to '{target[:100]}'"
         raise _invalid(f"{where}: {problem}")
+    if target and any(subjects.collide(target.encode(), pattern) for pattern in config.patterns):
+        raise _invalid("stream configuration for republish destination forms a cycle")
 
 
 def _check_name(config: StreamConfig, rules: Rules) -> None:

@@ -159,13 +159,20 @@ class Republish:
         self.stream = stream
         self.target = mapping(*mapping_ends(config))
         self.headers_only = bool(config.get("headers_only"))
-        self._last: dict[bytes, int] = {}  # subject -> sequence of its last message
+        self._before: dict[int, int] = {}  # sequence of a message to be sent -> of the one before it
+
+    def note_last(self, subject: bytes) -> None:
+        """A message of ``subject`` is about to be stored: which one is the last of it until now."""
+        store = self.stream.store
+        last = store.last_of(subject)
+        self._before[store.last_seq + 1] = 0 if last is None else last.seq
+        while (oldest := next(iter(self._before))) < store.first_seq:  # removed before it could be sent
+            del self._before[oldest]
 
     def send(self, message: StoredMessage, now: int) -> None:
         """A message that was stored goes out again, if its subject is asked for."""
         target = self.target(message.subject)
-        last = self._last.get(message.subject, 0)
-        self._last[message.subject] = message.seq
+        last = self._before.pop(message.seq, 0)
         if target is None:
             return
         jetstream = self.stream.jetstream

@@ -23,7 +23,7 @@ def leave_marker(stream: Stream, removed: StoredMessage, now: int) -> None:
     ttl = stream.config.subject_delete_marker_ttl
     if ttl <= 0 or stream.store.count_of(removed.subject) or MARKER_REASON.encode() in removed.header_block:
         return
-    marker = stream.store.append(removed.subject, header_block("MaxAge", ttl), b"", now)
+    marker = stream.append(removed.subject, header_block("MaxAge", ttl), b"", now)
     stream.begin_lifetime(marker.seq, ttl, now)
     stream.enforce_limits(removed.subject, now)
     stream.on_stored(marker, now)

@@ -108,6 +108,7 @@ class Stream(StreamAdmission):
         transform = config.subject_transform if rules.extended_stream_config else None
         self.transform = mapping(*mapping_ends(transform)) if transform else None
         self.republish = copying.Republish(self) if config.republish else None
+        self._looks_closer = self._looks_closer or self.republish is not None
 
     def set_scheduler(self) -> None:
         """One that has begun to schedule goes on: it can not be disabled."""
@@ -168,6 +169,12 @@ class Stream(StreamAdmission):
                 if route.may_enter(stream):
                     copying.copy(self, stream, message, now)
 
+    def append(self, subject: bytes, header_block: bytes, payload: bytes, time: int) -> StoredMessage:
+        """Store a message, of which ``on_stored`` is to follow."""
+        if self.republish is not None:
+            self.republish.note_last(subject)
+        return self.store.append(subject, header_block, payload, time)
+
     def store_mirrored(self, message: StoredMessage) -> StoredMessage | None:
         """A message of the origin, stored under its sequence; None if it is not taken, or is here already."""
         store, mirror = self.store, self.config.mirror or {}
@@ -182,7 +189,7 @@ class Stream(StreamAdmission):
         while store.last_seq < message.seq - 1:
             store.skip()
         subject = self.subject_on_entry(subject)
-        return store.append(subject, message.header_block, message.payload, message.time)
+        return self.append(subject, message.header_block, message.payload, message.time)
 
     def restore_message(self, message: StoredMessage) -> None:
         """A message of a snapshot, stored as it was."""
@@ -195,6 +202,12 @@ class Stream(StreamAdmission):
             return  # stored when the stream still took such a lifetime
         if self.scheduler is not None:
             self.scheduler.on_stored(stored, directives)
+
+    def direct_responders(self) -> list[Stream]:
+        """The streams of which one answers a DIRECT.GET: itself, and its mirrors with ``mirror_direct``
+        (ADR-31, "Extended feature: MIRROR Direct Get responders")."""
+        mirrors = [each for each in self.copies if each.config.mirror is not None]
+        return [self, *(each for each in mirrors if each.config.mirror_direct)]
 
     def sources_that_take(self, origin: str, message: StoredMessage) -> Iterable[dict[str, Any]]:
         """The sources of this stream that take a message of the stream ``origin``: several may."""
@@ -214,7 +227,7 @@ class Stream(StreamAdmission):
             except JetStreamError:  # no counter: nothing that could be added
                 return None
             payload = counters.body(value)
-        return self.store.append(subject, header_block, payload, now)
+        return self.append(subject, header_block, payload, now)
 
     def refusal(self, error: JetStreamError) -> bytes:
         fields = {"error": error.reply(), "stream": self.config.name, "seq": 0}
@@ -269,7 +282,7 @@ class Stream(StreamAdmission):
             message, seq = None, self.store.skip()
         else:
             self.check_discard_new(subject, header_block, payload, directives)
-            message = self.store.append(subject, header_block, payload, now)
+            message = self.append(subject, header_block, payload, now)
             seq = message.seq
         self.last_msg_id = directives.msg_id
         if directives.msg_id:

@@ -158,6 +158,20 @@ def test_republished_message_has_the_last_sequence_of_its_subject() -> None:
     assert last.header_block.endswith(b"Nats-Last-Sequence: 1\r\n\r\n")
 
 
+def test_a_message_republished_after_an_update_has_the_sequence_of_the_one_before() -> None:
+    bench = Bench(NEWEST)
+    bench.subscriptions.append(b"copy.>")
+    bench.stream("S", subjects=["s.*"])
+    bench.send("s.a")
+    fields = {"name": "S", "subjects": ["s.*"], "republish": {"src": "s.*", "dest": "copy.$1"}}
+    bench.api("STREAM.UPDATE.S", {**fields, "storage": "memory", "max_msgs_per_subject": 1})
+    bench.send("s.a")
+    bench.api("STREAM.PURGE.S")
+    bench.send("s.a")
+    headers = [sent.header_block for sent in bench.sent if sent.target == b"copy.a"]
+    assert [block.split(b"Nats-Last-Sequence: ")[1] for block in headers] == [b"1\r\n\r\n", b"0\r\n\r\n"]
+
+
 def test_subject_transform_applies_and_older_levels_ignore_it() -> None:
     for level, stored in ((OLDEST, "s.a"), (NEWEST, "t.a")):
         bench = Bench(level)
