@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from plumbline.conformance.check import verifies
 from plumbline.conformance.nats.connection import NatsConnection
 from plumbline.conformance.nats.session import NatsSession
@@ -13,6 +15,7 @@ from plumbline.wire.nats.jetstream.times import format_time, parse_time
 SOURCE = 'ADR-31, "JetStream direct get"'
 SILENCE_S = 0.05
 ANSWERS_WITHIN_S = 10.0  # a thousand of them
+MOST_TRIES = 100  # a fair choice of one of two fails so often once in 2**100 runs
 MOST_SUBJECTS = 1024  # of one request: ADR-31, "Multi-subject requests"
 
 
@@ -34,7 +37,7 @@ def test_a_stream_that_does_not_allow_it_answers_with_503_or_nothing(session: Na
 
 @verifies("JS-API-192", source=SOURCE)
 def test_max_bytes_ends_a_batch(session: NatsSession) -> None:
-    """DIRECT.GET with max_bytes sends no more once max_bytes are sent, and tells what is left."""
+    """DIRECT.GET with max_bytes sends no more once max_bytes are sent, and shows what is left."""
     subject = session.name("s")
     stream = session.stage.stream("S", [subject], allow_direct=True)
     for _ in range(6):
@@ -42,14 +45,46 @@ def test_max_bytes_ends_a_batch(session: NatsSession) -> None:
     client = session.connect()
     body = b'{"seq":1,"batch":6,"max_bytes":2500}'
     *messages, end = _answers(session, client, stream, body, most=7)
-    # Three if the message that reaches max_bytes is sent, as nats-server does, two if it is not.
-    session.require(
-        len(messages) in (2, 3),
-        "another number of messages",
-        expected="2 or 3 messages of 1000 bytes for max_bytes 2500",
-        actual=f"{len(messages)} messages",
-    )
+    _require_cut(session, messages)
     _shows_end(session, end, {"Nats-Num-Pending": 6 - len(messages), "Nats-Last-Sequence": len(messages)})
+
+
+@verifies("JS-API-192", source=SOURCE)
+def test_max_bytes_ends_the_last_messages(session: NatsSession) -> None:
+    """DIRECT.GET with multi_last and max_bytes sends no more than max_bytes need, and shows what is left."""
+    pattern = session.name("s.*")
+    stream = session.stage.stream("S", [pattern], allow_direct=True)
+    for number in range(6):
+        session.stage.publish(session.name(f"s.{number}"), b"x" * 1000)
+    client = session.connect()
+    body = f'{{"multi_last":["{pattern}"],"max_bytes":2500}}'.encode()
+    *messages, end = _answers(session, client, stream, body, most=7)
+    _require_cut(session, messages)
+    _shows_end(session, end, {"Nats-Num-Pending": 6 - len(messages), "Nats-Last-Sequence": len(messages)})
+
+
+@verifies("JS-API-232", source='ADR-31, "Extended feature: MIRROR Direct Get responders"')
+def test_a_mirror_answers_direct_gets_of_its_origin(session: NatsSession) -> None:
+    """DIRECT.GET of a stream is also answered by its mirror with mirror_direct."""
+    subject = session.name("s")
+    origin = session.stage.stream("S", [subject], allow_direct=True)
+    session.stage.publish(subject, b"m1")
+    mirror = session.stage.stream("M", [], mirror={"name": origin}, mirror_direct=True)
+    session.stage.await_stream(mirror, within=5.0, messages=1)
+    session.stage.api("STREAM.PURGE", origin)
+    session.stage.await_stream(origin, messages=0)
+    # Now only the mirror has it; which of the two answers is chance.
+    client = session.connect()
+    for _ in range(MOST_TRIES):
+        (answer,) = _answers(session, client, origin, b'{"seq":1}', most=1)
+        if status_code(answer) is None:
+            break
+    session.require(
+        status_code(answer) is None and answer.payload == b"m1",
+        f"the mirror answered none of {MOST_TRIES} requests",
+        expected="m1, which only the mirror has",
+        actual=str(answer),
+    )
 
 
 @verifies("JS-API-195", source=SOURCE)
@@ -122,6 +157,16 @@ def _answers(
         answers.append(client.expect(HMsg, within=ANSWERS_WITHIN_S))
     client.send(Unsub.make(1))
     return answers
+
+
+def _require_cut(session: NatsSession, messages: Sequence[HMsg]) -> None:
+    # Three if the message that reaches max_bytes is sent, as nats-server does, two if it is not.
+    session.require(
+        len(messages) in (2, 3),
+        "another number of messages",
+        expected="2 or 3 messages of 1000 bytes for max_bytes 2500",
+        actual=f"{len(messages)} messages",
+    )
 
 
 def _shows_end(session: NatsSession, end: HMsg, numbers: dict[str, int]) -> None:

@@ -1,8 +1,8 @@
-"""Defects in mirrors, sources, republishing and restored streams."""
+"""Defects in mirrors, sources and restored streams."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -12,7 +12,6 @@ from plumbline.reference_broker.nats.defects import defect
 from plumbline.reference_broker.nats.defects.api_alterations import (
     Fields,
     alter_body,
-    alter_sent,
     alter_success,
 )
 from plumbline.reference_broker.nats.defects.methods import (
@@ -26,7 +25,6 @@ from plumbline.reference_broker.nats.jetstream.consumers.consumer import Consume
 from plumbline.reference_broker.nats.jetstream.streams import copying
 from plumbline.reference_broker.nats.jetstream.streams.store import StoredMessage
 from plumbline.reference_broker.nats.jetstream.streams.stream import Stream
-from plumbline.wire.nats.headers import Headers, encode_headers
 from plumbline.wire.units import SECOND
 
 
@@ -116,63 +114,6 @@ def consumer_durations_are_seconds(broker: Broker) -> None:
             fields["config"]["ack_wait"] //= SECOND
 
     alter_success(broker, "consumer_info", change)
-
-
-# -- republishing ----------------------------------------------------------------------------------
-
-
-def _republished(broker: Broker, change: Callable[[list[tuple[str, str]]], list[tuple[str, str]]]) -> None:
-    """What a stream republishes has other headers."""
-
-    def altered(headers: Headers, payload: bytes) -> tuple[bytes, bytes]:
-        fields = headers.fields
-        is_it = headers.status is None and "Nats-Last-Sequence" in dict(fields)
-        return encode_headers(change(list(fields)) if is_it else fields, headers.status), payload
-
-    alter_sent(broker, altered)
-
-
-@defect("JS-API-171")
-def republish_takes_every_subject(broker: Broker) -> None:
-    """A stream republishes all messages, whatever the src of its republish is."""
-
-    def change(body: Fields, request: Request) -> None:
-        if "republish" in body:
-            body["republish"]["src"] = ">"
-
-    alter_body(broker, "stream_create", change)
-
-
-@defect("JS-API-171")
-def republish_last_sequence_is_of_any_subject(broker: Broker) -> None:
-    """Nats-Last-Sequence of a republished message is the sequence before its own."""
-
-    def change(fields: list[tuple[str, str]]) -> list[tuple[str, str]]:
-        before = str(int(dict(fields)["Nats-Sequence"]) - 1)
-        return [(name, before if name == "Nats-Last-Sequence" else value) for name, value in fields]
-
-    _republished(broker, change)
-
-
-@defect("JS-API-171", "JS-API-198")
-def republish_drops_the_headers(broker: Broker) -> None:
-    """A republished message lacks the headers that it was published with."""
-    _republished(broker, lambda fields: [(name, value) for name, value in fields if name.startswith("Nats-")])
-
-
-@defect("JS-API-198")
-def republish_has_no_size(broker: Broker) -> None:
-    """A message that is republished without its payload lacks Nats-Msg-Size."""
-    _republished(broker, lambda fields: [(name, value) for name, value in fields if name != "Nats-Msg-Size"])
-
-
-@defect("JS-API-198")
-def republish_has_the_size_of_nothing(broker: Broker) -> None:
-    """Nats-Msg-Size of a republished message is that of the empty payload."""
-    _republished(
-        broker,
-        lambda fields: [(name, "0" if name == "Nats-Msg-Size" else value) for name, value in fields],
-    )
 
 
 # -- restored streams ------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from plumbline.reference_broker.nats.defects.api_alterations import (
 )
 from plumbline.reference_broker.nats.defects.methods import jetstream_of, method_defect
 from plumbline.reference_broker.nats.jetstream import subjects
+from plumbline.reference_broker.nats.jetstream.streams.stream import Stream
 from plumbline.wire.nats.headers import Headers, Status, encode_headers
 from plumbline.wire.nats.jetstream.times import format_time, parse_time
 
@@ -180,6 +181,17 @@ def direct_get_max_bytes_is_ignored(broker: Broker) -> None:
 
 
 @defect("JS-API-192")
+def max_bytes_is_for_batches(broker: Broker) -> None:
+    """DIRECT.GET with multi_last sends all, whatever max_bytes is."""
+
+    def change(fields: Fields, path: bytes) -> None:
+        if "multi_last" in fields:
+            fields.pop("max_bytes", None)
+
+    alter_direct_body(broker, change)
+
+
+@defect("JS-API-192")
 def direct_get_max_bytes_ends_as_if_it_were_all(broker: Broker) -> None:
     """The status at the end of a batch of direct gets has 0 messages left."""
 
@@ -337,3 +349,15 @@ def direct_get_of_some_last_messages_gives_the_last(broker: Broker) -> None:
             fields["multi_last"] = [subject.decode() for _, subject in found[-fields["batch"] :]]
 
     alter_direct_body(broker, change)
+
+
+@method_defect(Stream.direct_responders, "JS-API-232")
+def mirror_answers_only_for_itself(self: Stream) -> list[Stream]:
+    """DIRECT.GET of a stream is not answered by its mirrors."""
+    return [self]
+
+
+@method_defect(Stream.direct_responders, "JS-API-232")
+def mirror_answers_what_its_origin_has(self: Stream) -> list[Stream]:
+    """A mirror answers DIRECT.GET of its origin as long as the origin has messages."""
+    return Stream.direct_responders(self) if len(self.store) else [self]

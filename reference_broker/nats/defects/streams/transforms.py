@@ -60,7 +60,8 @@ def _destination_defect(name: str, summary: str, change: Callable[[str], str], *
     defect(*requirements, name=name)(give)
 
 
-def _in_order(dest: str) -> str:
+def in_order(dest: str) -> str:
+    """Its wildcards, numbered from the first to the last."""
     numbers = iter(range(1, 10))
     return DESTINATION.sub(lambda found: f"${next(numbers)}", dest)
 
@@ -72,7 +73,7 @@ def _functions_as(what: str) -> Callable[[str], str]:
 _destination_defect(
     "transform-wildcards-come-in-order",
     "The wildcards in the dest of a subject_transform come in the order of its src.",
-    _in_order,
+    in_order,
     "JS-API-218",
 )
 _destination_defect(
