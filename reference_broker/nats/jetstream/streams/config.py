@@ -190,6 +190,8 @@ def check(config: StreamConfig, rules: Rules) -> StreamConfig:
     _check_windows(complete)
     if config.mirror is not None and config.subjects:
         raise errors.MIRROR_WITH_SUBJECTS()
+    if config.mirror is not None and config.subject_delete_marker_ttl:
+        raise _invalid("subject delete markers forbidden on mirrors")
     _check_subjects(complete, rules)
     _check_mappings(complete, rules)
     return complete
@@ -233,6 +235,8 @@ def check_update(old: StreamConfig, new: StreamConfig, rules: Rules) -> StreamCo
     for refused, what in unchangeable:
         if refused:
             raise _invalid(f"stream configuration update can not {what}")
+    if old.allow_msg_ttl and not new.allow_msg_ttl and rules.message_ttls:
+        raise _invalid("message TTL status can not be disabled")
     if old.allow_msg_schedules and not new.allow_msg_schedules and rules.schedules:
         raise _invalid("message schedules can not be disabled")
     if new.num_replicas > 1:

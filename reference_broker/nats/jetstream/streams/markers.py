@@ -21,12 +21,17 @@ MARKER_REASON = "Nats-Marker-Reason"
 def leave_marker(stream: Stream, removed: StoredMessage, now: int) -> None:
     """``removed`` was removed by its own lifetime or by max_age; markers themselves leave nothing."""
     ttl = stream.config.subject_delete_marker_ttl
-    if ttl <= 0 or stream.store.count_of(removed.subject) or MARKER_REASON.encode() in removed.header_block:
+    if ttl <= 0 or stream.store.count_of(removed.subject) or is_marker(removed):
         return
     marker = stream.append(removed.subject, header_block("MaxAge", ttl), b"", now)
     stream.begin_lifetime(marker.seq, ttl, now)
     stream.enforce_limits(removed.subject, now)
     stream.on_stored(marker, now)
+
+
+def is_marker(message: StoredMessage) -> bool:
+    """Whether a server left it in the place of another one."""
+    return MARKER_REASON.encode() in message.header_block
 
 
 def header_block(reason: str, ttl: int) -> bytes:

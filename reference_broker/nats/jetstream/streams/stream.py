@@ -7,6 +7,7 @@ observed.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -189,17 +190,16 @@ class Stream(StreamAdmission):
         while store.last_seq < message.seq - 1:
             store.skip()
         subject = self.subject_on_entry(subject)
-        return self.append(subject, message.header_block, message.payload, message.time)
+        stored = self.append(subject, message.header_block, message.payload, message.time)
+        self.begin_copied_lifetime(stored)
+        return stored
 
     def restore_message(self, message: StoredMessage) -> None:
         """A message of a snapshot, stored as it was."""
         stored = self.store.append(message.subject, message.header_block, message.payload, message.time)
         directives = read_directives(message.header_block)
         self.last_msg_id = directives.msg_id
-        try:
-            self.begin_lifetime(stored.seq, self.read_ttl(directives), message.time)
-        except JetStreamError:
-            return  # stored when the stream still took such a lifetime
+        self.begin_copied_lifetime(stored)
         if self.scheduler is not None:
             self.scheduler.on_stored(stored, directives)
 
@@ -227,7 +227,17 @@ class Stream(StreamAdmission):
             except JetStreamError:  # no counter: nothing that could be added
                 return None
             payload = counters.body(value)
-        return self.append(subject, header_block, payload, now)
+        stored = self.append(subject, header_block, payload, now)
+        self.begin_copied_lifetime(stored)
+        return stored
+
+    def begin_copied_lifetime(self, stored: StoredMessage) -> None:
+        """Of a message that was not published to this stream: without ``allow_msg_ttl``, or with a value
+        that is none, it just stays (ADR-43, "Sources and Mirrors")."""
+        if self.config.allow_msg_ttl:
+            with contextlib.suppress(JetStreamError):
+                ttl = self.read_ttl(read_directives(stored.header_block))
+                self.begin_lifetime(stored.seq, ttl, stored.time)
 
     def refusal(self, error: JetStreamError) -> bytes:
         fields = {"error": error.reply(), "stream": self.config.name, "seq": 0}

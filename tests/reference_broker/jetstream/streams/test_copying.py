@@ -95,6 +95,20 @@ def test_subjects_of_transforms_are_valid_and_no_source_is_there_twice(
     assert answer["error"]["err_code"] == err_code
 
 
+@pytest.mark.parametrize(("allowed", "left"), [(True, 0), (False, 1)])
+def test_a_copy_goes_when_its_lifetime_is_over_where_the_stream_allows_lifetimes(
+    *, allowed: bool, left: int
+) -> None:
+    bench = Bench(NEWEST)
+    bench.stream("S", subjects=["s"], allow_msg_ttl=True)
+    bench.stream("T", mirror={"name": "S"}, allow_msg_ttl=allowed)
+    bench.stream("U", sources=[{"name": "S"}], allow_msg_ttl=allowed)
+    bench.send("s", headers=b"NATS/1.0\r\nNats-TTL: 2\r\n\r\n")
+    for seconds, messages in ((1.5, 1), (1, left)):
+        bench.advance(seconds)
+        assert [bench.api(f"STREAM.INFO.{name}")["state"]["messages"] for name in "TU"] == [messages] * 2
+
+
 def test_a_source_begins_at_its_start_time() -> None:
     bench = Bench(NEWEST)
     bench.stream("S", subjects=["s"])
