@@ -185,6 +185,8 @@ _ACCEPTED: tuple[tuple[str, str, str, ErrorCode, str, Otherwise], ...] = (
      _with_origins(lambda origin: origin["subject_transforms"].pop())),
     ("JS-API-223", "mirror-with-unknown-wildcards", CREATE_STREAM, errors.MIRROR_INVALID_TRANSFORM, "",
      _with_origins(lambda origin: origin.pop("subject_transforms"))),
+    ("JS-PUB-089", "mirror-with-markers", CREATE_STREAM, errors.STREAM_INVALID_CONFIG, "markers forbidden",
+     _with_body(lambda body, names: body.pop("subject_delete_marker_ttl"))),
     ("JS-API-227", "republish-cycle", CREATE_STREAM, errors.STREAM_INVALID_CONFIG, "cycle",
      _with_body(lambda body, names: body.pop("republish"))),
     ("JS-API-211", "snapshot-to-no-subject", "stream_snapshot", errors.SNAPSHOT_DELIVER_SUBJECT_INVALID, "",

@@ -27,7 +27,7 @@ def _chosen(body: Any, names: tuple[str, ...]) -> Fields:
 @defect(
     *("JS-API-032", "JS-API-033", "JS-API-034", "JS-API-035", "JS-API-043", "JS-API-044", "JS-API-045"),
     *("JS-API-047", "JS-API-048", "JS-API-050", "JS-API-051", "JS-API-053", "JS-API-054", "JS-API-055"),
-    *("JS-API-075", "JS-API-105", "JS-API-169", "JS-API-210", "JS-API-223", "JS-API-227"),
+    *("JS-API-075", "JS-API-105", "JS-API-169", "JS-API-210", "JS-API-223", "JS-API-227", "JS-PUB-089"),
 )
 def refused_streams_are_there(broker: Broker) -> None:
     """A stream whose creation is refused is created, with a configuration that is right."""
