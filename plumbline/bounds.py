@@ -124,6 +124,10 @@ CAPTURE_DAYS = 400
 # A destination may repeat a token of the subject, so this bounds what one publish becomes.
 MAX_MAPPING_CHARACTERS = 1024
 
+# Subject transforms of one mirror or source, of which each is compared with each other; a stream with more is
+# refused (10145 or 10151).
+MAX_TRANSFORMS = 200
+
 # Subscriptions that the NATS broker takes out of its tables in one event; others are served before the next.
 SUBSCRIPTIONS_AT_ONCE = 2000
 

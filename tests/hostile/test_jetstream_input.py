@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from plumbline.bounds import MAX_COPIES, MAX_COPY_DEPTH, MAX_MAPPING_CHARACTERS
+from plumbline.bounds import MAX_COPIES, MAX_COPY_DEPTH, MAX_MAPPING_CHARACTERS, MAX_TRANSFORMS
 from plumbline.reference_broker.nats.sublist import Sublist
 from plumbline.wire.nats.jetstream.times import format_time
 from plumbline.wire.units import read_number
@@ -102,6 +102,10 @@ def test_a_mapping_that_makes_a_subject_huge_is_refused() -> None:
         {"mirror": {"name": 5}},
         {"sources": [{"name": "A", "opt_start_seq": "x"}]},
         {"sources": [{"name": "A", "filter_subject": {}}]},
+        {"sources": [{"name": "A", "external": "x"}]},
+        {"sources": [{"name": "A", "subject_transforms": {"src": "a"}}]},
+        {"mirror": {"name": "A", "subject_transforms": [{"src": "a", "dest": 5}]}},
+        {"mirror": {"name": "A", "subject_transforms": [None]}},
     ],
 )
 def test_objects_of_a_configuration_have_the_types_that_are_read(fields: dict[str, Any]) -> None:
@@ -109,6 +113,19 @@ def test_objects_of_a_configuration_have_the_types_that_are_read(fields: dict[st
     assert bench.error("STREAM.CREATE.S", {"name": "S", **fields}).startswith("10025 ")
     bench.stream("S", subjects=["s.*"])
     assert bench.request("s.a", b"x")["seq"] == 1
+
+
+def test_a_mirror_with_very_many_transforms_is_refused() -> None:
+    transforms = [{"src": f"a.{number}", "dest": "b"} for number in range(MAX_TRANSFORMS + 1)]
+    config = {"name": "M", "mirror": {"name": "A", "subject_transforms": transforms}}
+    assert Bench().error("STREAM.CREATE.M", config).startswith("10151 ")
+
+
+def test_the_api_of_a_source_may_be_anything() -> None:
+    bench = Bench()
+    bench.stream("A", subjects=["a"])
+    bench.stream("S", sources=[{"name": "A", "external": {"api": ["x"]}}])
+    assert bench.request("a", b"x")["seq"] == 1
 
 
 def test_null_in_an_object_of_a_configuration_is_no_value() -> None:

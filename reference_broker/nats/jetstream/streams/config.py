@@ -42,6 +42,7 @@ class OriginFields(Struct):
     filter_subject: str | None = None
     opt_start_seq: int | None = None
     subject_transforms: list[MappingFields] | None = None
+    external: dict[str, Any] | None = None
 
 
 class StreamConfig(Struct, kw_only=True):

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from itertools import combinations
 from typing import Any
 
+from plumbline.bounds import MAX_TRANSFORMS
 from plumbline.reference_broker.nats.jetstream import errors, subjects
 from plumbline.reference_broker.nats.jetstream.errors import ErrorCode
 from plumbline.reference_broker.nats.jetstream.streams.mapping import mapping, mapping_ends, mapping_problem
@@ -27,7 +28,10 @@ def transforms(origin: dict[str, Any]) -> Sequence[Ends]:
 
 def stored_subject(origin: dict[str, Any], subject: bytes) -> bytes | None:
     """The subject under which a message of ``origin`` is stored; None if it is not taken."""
-    ends = transforms(origin) or [(origin.get("filter_subject") or ANY_SUBJECT, "")]
+    ends = transforms(origin)
+    if not ends:
+        pattern = origin.get("filter_subject")
+        return subject if not pattern or subjects.covers(pattern.encode(), subject) else None
     found = (mapping(src, dest)(subject) for src, dest in ends)
     return next((each for each in found if each is not None), None)
 
@@ -53,7 +57,7 @@ def check_sources(sources: Sequence[dict[str, Any]]) -> None:
             errors.SOURCE_INVALID_TRANSFORM,
             errors.SOURCE_OVERLAPPING_FILTERS,
         )
-    if any(_identity(one) == _identity(other) for one, other in combinations(sources, 2)):
+    if len({_identity(source) for source in sources}) < len(sources):
         raise errors.SOURCE_DUPLICATE()
 
 
@@ -67,6 +71,8 @@ def _check(
     ends = transforms(origin)
     if ends and origin.get("filter_subject"):
         raise several_filters()
+    if len(ends) > MAX_TRANSFORMS:
+        raise invalid_filter(reason=f"more than {MAX_TRANSFORMS} subject transforms")
     for src, dest in ends:
         if src and not subjects.is_valid(src.encode()):
             raise invalid_filter(reason=f"invalid subject {src}")
@@ -81,4 +87,4 @@ def _identity(source: dict[str, Any]) -> tuple[Any, ...]:
     """What makes two sources of one stream the same source."""
     external = source.get("external") or {}
     filter_subject = source.get("filter_subject") or ANY_SUBJECT
-    return source.get("name"), external.get("api"), filter_subject, transforms(source)
+    return source.get("name"), str(external.get("api")), filter_subject, *transforms(source)
