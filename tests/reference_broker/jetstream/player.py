@@ -120,6 +120,12 @@ class Player:
         self.arrived = [operation for operation in self.arrived if operation not in taken]
         return taken
 
+    def take_until_quiet(self, quiet: float) -> list[Msg | HMsg]:
+        """What comes, however slowly, until nothing came for ``quiet`` seconds."""
+        while self.read(quiet):
+            pass
+        return self.take(0)
+
     def is_complete(self, count: int) -> bool:
         """Whether ``count`` messages are there; for ``UNTIL_STATUS``, whether a status is."""
         came = self.messages()

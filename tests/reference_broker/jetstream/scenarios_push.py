@@ -174,10 +174,10 @@ def flow(p: Player) -> None:
         p.write(Pub.make("s.a", payload))
     p.flush()
     p.subscribe("dlv", DLV)
-    push(p, flow_control=True, idle_heartbeat=500 * MS, ack_policy="none")
+    push(p, flow_control=True, idle_heartbeat=60 * S, ack_policy="none")
     asked = ""
     for _ in range(3):
-        came = p.take(101, 0.3)
+        came = p.take_until_quiet(0.3)
         statuses = [one for one in came if isinstance(one, HMsg)]
         p.log += [f"{came.index(one)}: {line(one)}" for one in statuses] + [f"{len(came)} came"]
         asked = next((one.reply for one in statuses if one.reply), None) or asked
