@@ -92,7 +92,7 @@ def source_begins_before_its_time(
     return _without(self, "opt_start_time", origin, message)
 
 
-@method_defect(Stream.sources_that_take, "JS-API-181")
+@method_defect(Stream.sources_that_take, "JS-API-181", "JS-API-221")
 def one_source_has_one_filter(self: Stream, origin: str, message: StoredMessage) -> Iterable[dict[str, Any]]:
     """Of two sources with the same name the first counts."""
     named = {source["name"]: source for source in reversed(self.config.sources or ())}

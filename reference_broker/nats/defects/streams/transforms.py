@@ -94,12 +94,6 @@ _destination_defect(
     lambda dest: re.sub(r"\{\{partition\([^}]*\)\}\}", "0", dest),
     "JS-API-218",
 )
-_destination_defect(
-    "transform-partitions-count-from-1",
-    "The function partition in the dest of a subject_transform gives 1 to N.",
-    lambda dest: re.sub(r"\{\{partition\(3,1\)\}\}", "1", dest),
-    "JS-API-218",
-)
 
 
 @defect("JS-API-219")
@@ -233,15 +227,6 @@ def source_transforms_are_for_what_there_was(
         return Stream.sources_that_take(self, origin, message)
     sources = [{**source, "subject_transforms": None} for source in self.config.sources or ()]
     return copying.matching_sources(sources, origin, message)
-
-
-@method_defect(Stream.sources_that_take, "JS-API-221")
-def one_source_has_the_transforms_of_the_first(
-    self: Stream, origin: str, message: StoredMessage
-) -> Iterable[Origin]:
-    """Of two sources with the same name the transforms of the first count."""
-    named = {source["name"]: source for source in reversed(self.config.sources or ())}
-    return copying.matching_sources(named.values(), origin, message)
 
 
 @method_defect(Stream.store_mirrored, "JS-API-222", "JS-API-225")
