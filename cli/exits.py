@@ -14,12 +14,12 @@ import tempfile
 import traceback
 from collections.abc import Mapping
 from textwrap import fill
-from typing import Any
+from typing import Any, TextIO
 
 import typer
 from typer.core import TyperGroup
 
-from plumbline.cli.output import conceal, concealed, own_secrets, warn
+from plumbline.cli.output import conceal, concealed, discard_output, own_secrets, warn
 from plumbline.errors import ExitCode, PlumblineError
 from plumbline.interrupts import terminated_as_interrupted
 from plumbline.masking import mask_of_arguments, masked_url
@@ -117,19 +117,21 @@ def _kept_traceback(error: BaseException) -> str:
 
 
 def _is_output_closed() -> bool:
-    """Whether the reader of stdout is gone, such as ``head``. Then nothing more is written there."""
+    """Whether a reader of stdout or stderr is gone, such as ``head``. Then nothing more is written there."""
+    closed = [stream for stream in (sys.stdout, sys.stderr) if _is_reader_gone(stream)]
+    for stream in closed:
+        discard_output(stream)
+    return bool(closed)
+
+
+def _is_reader_gone(stream: TextIO) -> bool:
     try:
-        number = sys.stdout.fileno()
+        number = stream.fileno()
     except (OSError, ValueError):
         return False
     asked = select.poll()
     asked.register(number, 0)
-    if not any(events & (select.POLLERR | select.POLLHUP) for _, events in asked.poll(0)):
-        return False
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, number)
-    os.close(nowhere)
-    return True
+    return any(events & (select.POLLERR | select.POLLHUP) for _, events in asked.poll(0))
 
 
 def exit_with(code: ExitCode, sentence: str) -> ExitCode:

@@ -6,10 +6,12 @@ writes to stdout and stderr. A command names its secrets with ``conceal`` as soo
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import TextIO
 
 from plumbline.masking import Mask
 from plumbline.visible import visible_json, write_line
@@ -65,9 +67,19 @@ def warn(sentence: str) -> None:
 
 
 def print_error(line: str) -> None:
-    """One line on stderr."""
-    write_line(sys.stderr, concealed(line))
-    sys.stderr.flush()
+    """One line on stderr, if anything still reads it: the exit code does not depend on that."""
+    try:
+        write_line(sys.stderr, concealed(line))
+        sys.stderr.flush()
+    except BrokenPipeError:
+        discard_output(sys.stderr)
+
+
+def discard_output(stream: TextIO) -> None:
+    """Nothing reads ``stream`` any more: what it still holds, and all that follows, goes nowhere."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)
 
 
 def flush() -> None:

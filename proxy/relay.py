@@ -353,7 +353,8 @@ class Relay:
 
 
 def _print_error(link: Link, error: Exception) -> None:
-    sys.stderr.write(f"plumbline: connection {link.number} was closed: {error_text(error)}\n")
+    with contextlib.suppress(BrokenPipeError):  # the other connections go on without a reader of stderr
+        sys.stderr.write(f"plumbline: connection {link.number} was closed: {error_text(error)}\n")
 
 
 def error_text(error: Exception) -> str:

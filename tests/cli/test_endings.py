@@ -140,3 +140,24 @@ def test_a_reader_that_leaves_is_no_finding_and_no_sentence() -> None:
     )
     os.close(writing)
     assert (done.returncode, done.stderr) == (130, b"")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [(("verify", "unknown://localhost"), 2), (("list", "--group", "none"), 2), (("list",), 0)],
+    ids=["a sentence", "an error of the command line", "nothing"],
+)
+def test_stderr_that_is_not_read_does_not_change_the_exit_code(arguments: tuple[str, ...], code: int) -> None:
+    """``plumbline list ... 2>&1 >file | head -n 0``."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(
+        [*PLUMBLINE, *arguments],
+        stdout=subprocess.DEVNULL,
+        stderr=writing,
+        cwd=ROOT,
+        env=environment(),
+        check=False,
+    )
+    os.close(writing)
+    assert done.returncode == code
