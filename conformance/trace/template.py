@@ -25,7 +25,9 @@ class CaptureKind(StrEnum):
     TEXT = "text"  # everything up to the end of the segment, also nothing
     TIME = "time"  # RFC 3339
     ANY = "any"  # JSON: any value
-    ABSENT = "absent"  # JSON: the field is not there, or, written {:absent|false}, has that value
+    ABSENT = (
+        "absent"  # no such header; JSON: the field is not there, or, written {:absent|false}, has that value
+    )
     CHOICE = "choice"  # alternatives, written {:404|408}
 
 
@@ -151,6 +153,11 @@ def plain(template: Template) -> str | None:
     if not template:
         return ""
     return template[0] if len(template) == 1 and isinstance(template[0], str) else None
+
+
+def is_absent(template: Template) -> bool:
+    """Whether there must be nothing, written ``{:absent}``."""
+    return any(isinstance(part, Hole) and part.kind is CaptureKind.ABSENT for part in template)
 
 
 def fill(template: Template, scope: TraceScope) -> str:

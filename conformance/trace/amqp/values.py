@@ -32,6 +32,7 @@ from plumbline.conformance.trace.template import (
     TraceScope,
     as_bytes,
     as_text,
+    is_absent,
     match,
     show,
 )
@@ -157,7 +158,7 @@ def _is_absent(node: Node) -> bool:
     template = (
         node.template if isinstance(node, NameOrText) else (node.hole,) if isinstance(node, OpenValue) else ()
     )
-    return any(isinstance(part, Hole) and part.kind is CaptureKind.ABSENT for part in template)
+    return is_absent(template)
 
 
 def _plain(value: Any) -> Any:

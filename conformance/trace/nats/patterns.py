@@ -19,6 +19,7 @@ from plumbline.conformance.trace.template import (
     Subject,
     Template,
     TraceScope,
+    is_absent,
     match,
     plain,
     show,
@@ -173,6 +174,11 @@ class DeliveryPattern(Struct, frozen=True):
         left = list(headers.fields)
         for header in self.block.fields:
             expected = header.value.resolved(scope)
+            found = [value for name, value in left if name == header.name]
+            if is_absent(expected):
+                if found:
+                    yield Mismatch(f"header {header.name}", "no such header", " and ".join(found))
+                continue
             fitting = next(
                 (field for field in left if field[0] == header.name and match(expected, field[1], scope)),
                 None,
@@ -180,7 +186,6 @@ class DeliveryPattern(Struct, frozen=True):
             if fitting is not None:
                 left.remove(fitting)
                 continue
-            found = [value for name, value in left if name == header.name]
             yield Mismatch(
                 f"header {header.name}", show(expected, scope), " and ".join(found) or "no such header"
             )
