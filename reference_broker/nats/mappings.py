@@ -5,12 +5,16 @@ Source: docs.nats.io, "Subject Mapping and Partitioning".
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from plumbline.reference_broker.nats.config import Destination, SubjectMapping
-from plumbline.reference_broker.nats.jetstream.streams.mapping import Mapping, mapping, mapping_problem
+from plumbline.reference_broker.nats.jetstream.streams.mapping import (
+    Mapping,
+    mapping,
+    mapping_problem,
+    without_functions,
+)
 from plumbline.wire.nats import HPub, Pub
 from plumbline.wire.nats.subjects import is_valid, is_valid_literal
 
@@ -64,16 +68,11 @@ def mappings_problem(source: str, destinations: Iterable[Destination]) -> str:
     total = 0
     for each in destinations:
         total += each.weight
-        if not each.subject or not is_valid_literal(_without_functions(each.subject)):
+        if not each.subject or not is_valid_literal(without_functions(each.subject).removesuffix(b".>")):
             return f'mapping of "{source}" to "{each.subject}": invalid subject'
         if problem := mapping_problem(source, each.subject):
             return f'mapping of "{source}": {problem}'
     return f'mapping of "{source}": the weights are more than 100%' if total > _ALL else ""
-
-
-def _without_functions(subject: str) -> bytes:
-    """Such as ``{{wildcard(1)}}``, and the ``>`` at the end."""
-    return re.sub(r"\{\{.*?\}\}|>$", "x", subject).encode()
 
 
 def install(broker: Broker, mappings: Iterable[SubjectMapping]) -> None:

@@ -281,9 +281,9 @@ def _check_mappings(config: StreamConfig, rules: Rules) -> None:
         if problem := mapping_problem(source, target):
             raise errors.STREAM_TRANSFORM_INVALID(reason=problem)
     source, target = mapping_ends(republish)
-    if problem := mapping_problem(source, target):
-        where = f"stream configuration for republish with transform from '{source[:100]}' to '{target[:100]}'"
-        raise _invalid(f"{where}: {problem}")
+    if (source and not subjects.is_valid(source.encode())) or mapping_problem(source, target):
+        ends = f"from '{source[:100]}' to '{target[:100]}'"
+        raise _invalid(f"stream configuration for republish with transform {ends} not valid")
     if target and any(subjects.collide(target.encode(), pattern) for pattern in config.patterns):
         raise _invalid("stream configuration for republish destination forms a cycle")
 

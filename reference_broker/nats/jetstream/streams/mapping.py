@@ -11,13 +11,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from plumbline.bounds import MAX_MAPPING_CHARACTERS
-from plumbline.wire.nats.subjects import ANY_TAIL, ANY_TOKEN, covers
+from plumbline.wire.nats.subjects import ANY_TAIL, ANY_TOKEN, covers, is_valid
 from plumbline.wire.units import read_number
 
 Mapping = Callable[[bytes], bytes | None]
 
 _WILDCARD = re.compile(rb"\$(\d+)|\{\{\s*wildcard\(\s*(\d+)\s*\)\s*\}\}", re.IGNORECASE)
 _FUNCTION = re.compile(rb"\{\{\s*(\w+)\s*\((.*)\)\s*\}\}")
+_ANY_FUNCTION = re.compile(rb"\{\{.*?\}\}")
 _SHOWN_BYTES = 40  # of a token in an error
 # FNV-1a of 32 bits: which partition a subject is in must be the same on every server.
 _FNV_OFFSET, _FNV_PRIME, _32_BITS = 0x811C9DC5, 0x01000193, 0xFFFFFFFF
@@ -50,11 +51,21 @@ def mapping_problem(src: str, dest: str) -> str:
     """Why no server takes this mapping, in the words of nats-server; empty if it does."""
     if len(dest) > MAX_MAPPING_CHARACTERS:
         return f"invalid mapping destination: longer than {MAX_MAPPING_CHARACTERS} characters"
-    wildcards = (src or ">").split(".").count(ANY_TOKEN.decode())
-    for token in dest.encode().split(b"."):
+    if dest and not is_valid(without_functions(dest)):
+        return "invalid mapping destination: invalid transform"
+    sources, targets = (src or ">").encode().split(b"."), dest.encode().split(b".")
+    if dest and (ANY_TOKEN in targets or (ANY_TAIL in sources) != (ANY_TAIL in targets)):
+        return "invalid subject"
+    wildcards = sources.count(ANY_TOKEN)
+    for token in targets:
         if problem := _Token(token).problem(wildcards):
             return f"invalid mapping destination: {problem} in {token[:_SHOWN_BYTES].decode()}"
     return ""
+
+
+def without_functions(dest: str) -> bytes:
+    """A subject that has a plain token for each function of ``dest``, such as ``{{wildcard(1)}}``."""
+    return _ANY_FUNCTION.sub(b"x", dest.encode())
 
 
 class _Token:
