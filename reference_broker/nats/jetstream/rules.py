@@ -86,6 +86,7 @@ class Rules(Struct):
     max_consumers_is_editable: bool
     disabled_direct_get_gets_503: bool
     direct_gets_in_batches: bool  # batch and multi_last of DIRECT.GET
+    gets_without_headers: bool  # no_hdr of STREAM.MSG.GET and DIRECT.GET
     account_info_has_reservations: bool
     source_header_has_subjects: (
         bool  # Nats-Stream-Source has filter and subject, before stream and sequence alone
@@ -160,6 +161,7 @@ class Rules(Struct):
             max_consumers_is_editable=v2_12,
             disabled_direct_get_gets_503=v2_10,
             direct_gets_in_batches=v2_11,
+            gets_without_headers=v2_12,
             account_info_has_reservations=v2_10,
             source_header_has_subjects=v2_10,
             puback_has_space=not v2_12,

@@ -9,12 +9,14 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from plumbline.errors import UNDECODABLE
 from plumbline.reference_broker.nats.jetstream import subjects
 from plumbline.reference_broker.nats.jetstream.api.requests import typed
-from plumbline.reference_broker.nats.jetstream.api.streams import MessageGetRequest, find_message
+from plumbline.reference_broker.nats.jetstream.api.streams import (
+    MessageGetRequest,
+    find_message,
+    known_fields,
+)
 from plumbline.reference_broker.nats.jetstream.rules import Rules
 from plumbline.reference_broker.nats.jetstream.streams.store import Store, StoredMessage
 from plumbline.reference_broker.nats.jetstream.streams.stream import Stream
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from plumbline.reference_broker.nats.jetstream.service import JetStream
 
 NOT_FOUND = Status(404, "Message Not Found")
+NO_RESULTS = Status(404, "No Results")  # of several subjects
 EMPTY = Status(408, "Empty Request")
 MALFORMED = Status(408, "Malformed Request")
 BAD = Status(408, "Bad Request")
@@ -58,16 +61,17 @@ def get(jetstream: JetStream, path: bytes, reply: bytes | None, body: bytes) -> 
             send_batch(stream, get_request, reply)
         else:
             message = require_found(find_message(stream.store, get_request))
-            jetstream.host.publish(reply, None, header_block(stream, message), message.payload)
+            block = b"" if get_request.no_hdr else header_block(stream, message)
+            jetstream.host.publish(reply, None, block, message.payload)
     except _StatusError as refusal:
         jetstream.host.publish(reply, None, encode_headers((), refusal.status), b"")
     return True
 
 
-def require_found(message: StoredMessage | None) -> StoredMessage:
+def require_found(message: StoredMessage | None, if_none: Status = NOT_FOUND) -> StoredMessage:
     """Raises ``_StatusError``."""
     if message is None:
-        raise _StatusError(NOT_FOUND)
+        raise _StatusError(if_none)
     return message
 
 
@@ -82,14 +86,16 @@ def send_batch(stream: Stream, get_request: MessageGetRequest, reply: bytes) -> 
         if get_request.multi_last
         else messages_from(stream, get_request)
     )
-    require_found(messages[0] if messages else None)
+    require_found(messages[0] if messages else None, NO_RESULTS if get_request.multi_last else NOT_FOUND)
+    has_headers = not get_request.no_hdr or bool(get_request.multi_last)
     if get_request.multi_last and len(messages) > stream.jetstream.most_subjects:
         raise _StatusError(TOO_MANY)
     remaining, last_seq, size = len(messages), 0, 0
-    for message in messages[: get_request.batch or None]:
+    for message in messages[: max(get_request.batch, 0) if get_request.batch else None]:
         remaining -= 1
         fields = {"Nats-Num-Pending": str(remaining), "Nats-Last-Sequence": str(last_seq)}
-        stream.jetstream.host.publish(reply, None, header_block(stream, message, fields), message.payload)
+        block = header_block(stream, message, fields) if has_headers else b""
+        stream.jetstream.host.publish(reply, None, block, message.payload)
         last_seq = message.seq
         size += len(message.subject) + len(message.header_block) + len(message.payload)
         if 0 < get_request.max_bytes <= size:
@@ -146,8 +152,9 @@ def read(subject: str, body: bytes, rules: Rules) -> MessageGetRequest:
         get_request = typed(body or b"{}", MessageGetRequest)
     except UNDECODABLE:
         raise _StatusError(MALFORMED) from None
-    if not rules.direct_gets_in_batches:
-        get_request = msgspec.structs.replace(get_request, batch=0, multi_last=[])
+    get_request = known_fields(get_request, rules)
+    if get_request.misread is not None:
+        raise _StatusError(MALFORMED)
     if get_request.multi_last:
         if (
             subject
@@ -166,10 +173,12 @@ def read(subject: str, body: bytes, rules: Rules) -> MessageGetRequest:
     if subject:
         if any(wants):
             raise _StatusError(BAD)
-        return MessageGetRequest(last_by_subj=subject)
+        return MessageGetRequest(last_by_subj=subject, no_hdr=get_request.no_hdr)
     if not any(wants):
         raise _StatusError(EMPTY)
     if sum(wants) > 1 and not (get_request.next_by_subj and not get_request.last_by_subj):
+        raise _StatusError(BAD)
+    if get_request.batch and get_request.last_by_subj:
         raise _StatusError(BAD)
     return get_request
 

@@ -23,6 +23,7 @@ from plumbline.reference_broker.nats.jetstream.api.requests import (
     page,
     stream_of,
 )
+from plumbline.reference_broker.nats.jetstream.rules import Rules
 from plumbline.reference_broker.nats.jetstream.streams import config as stream_config
 from plumbline.reference_broker.nats.jetstream.streams import copying
 from plumbline.reference_broker.nats.jetstream.streams.config import StreamConfig
@@ -63,6 +64,15 @@ class MessageGetRequest(Struct, kw_only=True):
     multi_last: list[str] = []
     up_to_seq: int = 0
     up_to_time: str = ""
+
+    @property
+    def misread(self) -> str | None:
+        """What a server cannot read: a sequence below 0, or a time that is none."""
+        for name, number in (("seq", self.seq), ("up_to_seq", self.up_to_seq)):
+            if number < 0:
+                return f"number {number} of {name}"
+        times = (self.start_time, self.up_to_time)
+        return next((f'parsing time "{one}"' for one in times if one and parse_time(one) is None), None)
 
 
 class MessageDeleteRequest(Struct, kw_only=True):
@@ -137,8 +147,10 @@ def update(jetstream: JetStream, request: Request) -> dict[str, Any]:
     config = with_direct_of_origin(jetstream, config)
     limits.check_bytes(jetstream, config)
     check_overlap(jetstream, config)
+    sources_before = stream.config.sources or ()
     stream.reconfigure(config, request.now)
     jetstream.on_streams_changed()
+    stream.take_new_sources(sources_before, request.now)
     advisories.stream_action(stream, "UPDATED", "modify", request.now)
     return describe(jetstream, stream, request.now)
 
@@ -251,10 +263,13 @@ def message_get(jetstream: JetStream, request: Request) -> dict[str, Any]:
     """STREAM.MSG.GET.<stream>."""
     if is_empty(request.body):
         raise errors.BAD_REQUEST()
-    get_request = decode(jetstream, request.body, MessageGetRequest)
+    get_request = known_fields(decode(jetstream, request.body, MessageGetRequest), jetstream.rules)
+    if get_request.misread is not None:
+        raise errors.INVALID_JSON(detail=f": {get_request.misread}")
     wants = [get_request.seq > 0, bool(get_request.last_by_subj), bool(get_request.start_time)]
     if (
         sum(wants) > 1
+        or get_request.batch
         or not (any(wants) or get_request.next_by_subj)
         or (get_request.last_by_subj and get_request.next_by_subj)
     ):
@@ -268,6 +283,15 @@ def message_get(jetstream: JetStream, request: Request) -> dict[str, Any]:
     if message.payload:
         fields["data"] = b64encode(message.payload).decode()
     return {"message": {**fields, "time": format_time(message.time)}}
+
+
+def known_fields(get_request: MessageGetRequest, rules: Rules) -> MessageGetRequest:
+    """The request as this release reads it: it does not know the fields of later ones."""
+    if not rules.direct_gets_in_batches:
+        get_request = structs.replace(
+            get_request, batch=0, multi_last=[], start_time="", up_to_seq=0, up_to_time=""
+        )
+    return get_request if rules.gets_without_headers else structs.replace(get_request, no_hdr=False)
 
 
 def find_message(store: Store, get_request: MessageGetRequest) -> StoredMessage | None:

@@ -171,11 +171,7 @@ class _Recovery:
         origin = self.jetstream.streams.get(name)
         if origin is None:
             return
-        last = self.sourced.get((stream.config.name, name), 0)
-        for message in stream.store.messages():
-            taken = copying.copied_sequence(message.header_block)
-            if taken is not None and taken[0] == name:
-                last = max(last, taken[1])
+        last = max(self.sourced.get((stream.config.name, name), 0), stream.last_copied(name))
         if last or not stream.store.last_seq:
             for message in list(origin.store.messages(last + 1)):
                 copying.copy(origin, stream, message, self.now)

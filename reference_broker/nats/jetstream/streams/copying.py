@@ -16,6 +16,7 @@ from plumbline.bounds import MAX_COPIES, MAX_COPY_DEPTH
 from plumbline.reference_broker.nats.jetstream.streams.mapping import mapping, mapping_ends
 from plumbline.reference_broker.nats.jetstream.streams.origins import (
     ANY_SUBJECT,
+    identity,
     stored_subject,
     transforms,
 )
@@ -60,6 +61,22 @@ def catch_up(stream: Stream, now: int) -> None:
     for origin in streams_of_origin(stream):
         for message in list(origin.store.messages()):
             copy(origin, stream, message, now)
+
+
+def catch_up_with_new_sources(stream: Stream, before: Iterable[dict[str, Any]], now: int) -> None:
+    """A changed stream takes what its new sources hold already; of one that was a source once, what it lacks.
+
+    ``before`` are the sources that it had.
+    """
+    known = {identity(source) for source in before}
+    for source in stream.config.sources or ():
+        origin = stream.jetstream.streams.get(source.get("name", ""))
+        if origin is None or identity(source) in known:
+            continue
+        name = origin.config.name
+        for message in list(origin.store.messages(stream.last_copied(name) + 1)):
+            for taking in matching_sources([source], name, message):
+                _enter(stream, stream.store_sourced(taking, message, now), now)
 
 
 class CopyRoute:

@@ -57,7 +57,7 @@ def check_sources(sources: Sequence[dict[str, Any]]) -> None:
             errors.SOURCE_INVALID_TRANSFORM,
             errors.SOURCE_OVERLAPPING_FILTERS,
         )
-    if len({_identity(source) for source in sources}) < len(sources):
+    if len({identity(source) for source in sources}) < len(sources):
         raise errors.SOURCE_DUPLICATE()
 
 
@@ -83,7 +83,7 @@ def _check(
             raise overlapping_filters()
 
 
-def _identity(source: dict[str, Any]) -> tuple[Any, ...]:
+def identity(source: dict[str, Any]) -> tuple[Any, ...]:
     """What makes two sources of one stream the same source."""
     external = source.get("external") or {}
     filter_subject = source.get("filter_subject") or ANY_SUBJECT

@@ -231,6 +231,15 @@ class Stream(StreamAdmission):
         self.begin_copied_lifetime(stored)
         return stored
 
+    def take_new_sources(self, before: Iterable[dict[str, Any]], now: int) -> None:
+        """An update gave the stream sources that are not among those of ``before``."""
+        copying.catch_up_with_new_sources(self, before, now)
+
+    def last_copied(self, origin: str) -> int:
+        """The highest sequence of ``origin`` among the messages of this stream; 0 if it has none of them."""
+        copied = (copying.copied_sequence(message.header_block) for message in self.store.messages())
+        return max((one[1] for one in copied if one is not None and one[0] == origin), default=0)
+
     def begin_copied_lifetime(self, stored: StoredMessage) -> None:
         """Of a message that was not published to this stream: without ``allow_msg_ttl``, or with a value
         that is none, it just stays (ADR-43, "Sources and Mirrors")."""
