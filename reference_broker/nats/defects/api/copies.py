@@ -23,6 +23,7 @@ from plumbline.reference_broker.nats.jetstream.api.requests import Request
 from plumbline.reference_broker.nats.jetstream.consumers.config import ConsumerConfig
 from plumbline.reference_broker.nats.jetstream.consumers.consumer import Consumer
 from plumbline.reference_broker.nats.jetstream.streams import copying
+from plumbline.reference_broker.nats.jetstream.streams.config import StreamConfig
 from plumbline.reference_broker.nats.jetstream.streams.store import StoredMessage
 from plumbline.reference_broker.nats.jetstream.streams.stream import Stream
 from plumbline.wire.units import SECOND
@@ -191,3 +192,58 @@ def source_beyond_the_first_begins_later(
     if source["name"] != first and message.time < self.created:
         return None
     return Stream.store_sourced(self, source, message, now)
+
+
+# -- sources that come and go ----------------------------------------------------------------------
+
+
+@method_defect(Stream.take_new_sources, "JS-API-238")
+def source_added_later_begins_with_new_messages(
+    self: Stream, before: Iterable[dict[str, Any]], now: int
+) -> None:
+    """A source that an update adds is copied from the next message on."""
+
+
+@method_defect(Stream.take_new_sources, "JS-API-238")
+def source_added_later_copies_all_sources_again(
+    self: Stream, before: Iterable[dict[str, Any]], now: int
+) -> None:
+    """An update that adds a source copies those that there were once more."""
+    copying.catch_up(self, now)
+
+
+@method_defect(Stream.take_new_sources, "JS-API-238")
+def source_added_later_is_not_followed(self: Stream, before: Iterable[dict[str, Any]], now: int) -> None:
+    """A source that an update adds is copied as it is then, and no further."""
+    Stream.take_new_sources(self, before, now)
+    known = [source.get("name") for source in before]
+    for name, origin in self.jetstream.streams.items():
+        if name not in known and self in origin.copies:
+            origin.copies.remove(self)
+
+
+@method_defect(Stream.last_copied, "JS-API-238", "JS-API-239")
+def source_added_later_begins_with_its_last_message(self: Stream, origin: str) -> int:
+    """A source that an update adds is copied from its last message on."""
+    return max(self.jetstream.streams[origin].store.last_seq - 1, 0)
+
+
+@method_defect(Stream.last_copied, "JS-API-239", "JS-PUB-094")
+def source_added_again_begins_with_new_messages(self: Stream, origin: str) -> int:
+    """A source that was one before is copied from the next message on."""
+    known = Stream.last_copied(self, origin)
+    return self.jetstream.streams[origin].store.last_seq if known else 0
+
+
+@method_defect(Stream.last_copied, "JS-API-239")
+def source_added_again_is_copied_again(self: Stream, origin: str) -> int:
+    """A source that was one before is copied from its first message on."""
+    return 0
+
+
+@method_defect(Stream.reconfigure, "JS-API-239")
+def source_stays_without_being_named(self: Stream, config: StreamConfig, now: int) -> None:
+    """An update without sources leaves the stream with those that it has."""
+    Stream.reconfigure(
+        self, msgspec.structs.replace(config, sources=config.sources or self.config.sources), now
+    )

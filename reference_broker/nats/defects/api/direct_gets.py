@@ -8,13 +8,17 @@ from plumbline.reference_broker.nats.core import Broker
 from plumbline.reference_broker.nats.defects import add, defect, new, replace
 from plumbline.reference_broker.nats.defects.api_alterations import (
     Fields,
+    alter_body,
     alter_direct_body,
     alter_direct_get,
     alter_sent,
+    alter_success,
+    body_of,
     first_of_the_subject,
 )
 from plumbline.reference_broker.nats.defects.methods import jetstream_of, method_defect
 from plumbline.reference_broker.nats.jetstream import subjects
+from plumbline.reference_broker.nats.jetstream.api.requests import Request
 from plumbline.reference_broker.nats.jetstream.streams.stream import Stream
 from plumbline.wire.nats.headers import Headers, Status, encode_headers
 from plumbline.wire.nats.jetstream.times import format_time, parse_time
@@ -65,6 +69,12 @@ _STATUSES: tuple[tuple[str, str, str, str, str, Callable[[bytes, bytes], bool]],
      lambda path, body: b"last_by_subj" in body),
     ("JS-API-119", "direct-get-of-an-empty-subject", "a subject without messages", "404 Message Not Found",
      "408 Bad Request", lambda path, body: path.endswith(b".zzz")),
+    ("JS-API-236", "direct-get-batch-of-the-last", "both batch and last_by_subj", "408 Bad Request",
+     "408 Empty Request", lambda path, body: b"batch" in body and b"last_by_subj" in body),
+    ("JS-API-237", "direct-get-of-a-negative-sequence", "a negative sequence", "408 Malformed Request",
+     "408 Empty Request", lambda path, body: b"-1" in body),
+    ("JS-API-237", "direct-get-from-no-time", "no time", "408 Malformed Request", "404 Message Not Found",
+     lambda path, body: b"start_time" in body),
 )  # fmt: skip
 
 
@@ -361,3 +371,166 @@ def mirror_answers_only_for_itself(self: Stream) -> list[Stream]:
 def mirror_answers_what_its_origin_has(self: Stream) -> list[Stream]:
     """A mirror answers DIRECT.GET of its origin as long as the origin has messages."""
     return Stream.direct_responders(self) if len(self.store) else [self]
+
+
+# -- without headers -------------------------------------------------------------------------------
+
+
+@defect("JS-API-233", "JS-API-234", "JS-API-235")
+def no_hdr_is_unknown(broker: Broker) -> None:
+    """no_hdr says nothing, as before 2.12."""
+    replace(jetstream_of(broker).rules, "gets_without_headers", False)
+
+
+def _sent_without(broker: Broker, drop: Callable[[str], bool]) -> None:
+    """A direct get with no_hdr is answered with headers, but those that ``drop`` names."""
+    asked = [False]
+
+    def look(fields: Fields, path: bytes) -> None:
+        asked[0] = bool(fields.pop("no_hdr", False))
+
+    def change(headers: Headers, payload: bytes) -> tuple[bytes, bytes]:
+        if not asked[0] or headers.status is not None:
+            return encode_headers(headers.fields, headers.status), payload
+        left = [(name, value) for name, value in headers.fields if not drop(name)]
+        return encode_headers(left) if left else b"", payload
+
+    alter_direct_body(broker, look)
+    alter_sent(broker, change)
+
+
+@defect("JS-API-233", "JS-API-234")
+def no_hdr_leaves_what_was_stored(broker: Broker) -> None:
+    """DIRECT.GET with no_hdr leaves out Nats-Stream and the other headers about the message alone."""
+    _sent_without(broker, lambda name: name.startswith("Nats-"))
+
+
+@defect("JS-API-233", "JS-API-234")
+def no_hdr_leaves_what_the_message_is(broker: Broker) -> None:
+    """DIRECT.GET with no_hdr leaves out the stored headers alone."""
+    _sent_without(broker, lambda name: not name.startswith("Nats-"))
+
+
+def _no_hdr_only(broker: Broker, when: Callable[[Fields], object]) -> None:
+    """DIRECT.GET looks at no_hdr only in requests with other fields that ``when`` accepts."""
+
+    def change(fields: Fields, path: bytes) -> None:
+        if not when(fields):
+            fields.pop("no_hdr", None)
+
+    alter_direct_body(broker, change)
+
+
+@defect("JS-API-233")
+def no_hdr_is_for_sequences(broker: Broker) -> None:
+    """DIRECT.GET looks at no_hdr only where seq says which message is meant."""
+    _no_hdr_only(broker, lambda fields: "batch" in fields or "seq" in fields)
+
+
+@defect("JS-API-233")
+def no_hdr_is_not_for_the_last(broker: Broker) -> None:
+    """DIRECT.GET does not look at no_hdr beside last_by_subj."""
+    _no_hdr_only(broker, lambda fields: "last_by_subj" not in fields)
+
+
+@defect("JS-API-233")
+def no_hdr_is_always_true(broker: Broker) -> None:
+    """DIRECT.GET with no_hdr false is answered as with true."""
+    alter_direct_body(
+        broker, lambda fields, path: fields.update({"no_hdr": True} if "no_hdr" in fields else {})
+    )
+
+
+@defect("JS-API-234")
+def no_hdr_is_not_for_batches(broker: Broker) -> None:
+    """DIRECT.GET does not look at no_hdr beside batch."""
+    _no_hdr_only(broker, lambda fields: "batch" not in fields)
+
+
+@defect("JS-API-234")
+def no_hdr_leaves_out_the_end_of_the_batch(broker: Broker) -> None:
+    """The status 204 behind a batch with no_hdr has no Nats-Num-Pending and no Nats-Last-Sequence."""
+    asked = [False]
+
+    def look(fields: Fields, path: bytes) -> None:
+        asked[0] = bool(fields.get("no_hdr"))
+
+    def change(headers: Headers, payload: bytes) -> tuple[bytes, bytes]:
+        return encode_headers(() if asked[0] else headers.fields, headers.status), payload
+
+    alter_direct_body(broker, look)
+    alter_sent(broker, change)
+
+
+@defect("JS-API-235")
+def no_hdr_is_for_direct_gets(broker: Broker) -> None:
+    """STREAM.MSG.GET does not look at no_hdr."""
+    alter_body(broker, "stream_msg_get", lambda fields, request: fields.pop("no_hdr", None))
+
+
+@defect("JS-API-235")
+def no_hdr_of_the_last_leaves_headers(broker: Broker) -> None:
+    """STREAM.MSG.GET looks at no_hdr only beside seq."""
+    alter_body(
+        broker,
+        "stream_msg_get",
+        lambda fields, request: "last_by_subj" in fields and fields.pop("no_hdr", None),
+    )
+
+
+@defect("JS-API-235")
+def no_hdr_leaves_out_the_sequence(broker: Broker) -> None:
+    """STREAM.MSG.GET with no_hdr is answered with the payload alone, as DIRECT.GET is."""
+
+    def change(fields: Fields, request: Request) -> None:
+        if (body_of(request) or {}).get("no_hdr"):
+            fields["message"] = {name: fields["message"][name] for name in ("data",)}
+
+    alter_success(broker, "stream_msg_get", change)
+
+
+@defect("JS-API-236")
+def direct_get_of_the_last_ignores_batch(broker: Broker) -> None:
+    """DIRECT.GET with last_by_subj does not look at batch."""
+    alter_direct_body(broker, lambda fields, path: "last_by_subj" in fields and fields.pop("batch", None))
+
+
+@defect("JS-API-236")
+def direct_get_batch_begins_with_the_last(broker: Broker) -> None:
+    """DIRECT.GET with batch and last_by_subj gives the messages of that subject."""
+
+    def change(fields: Fields, path: bytes) -> None:
+        if "last_by_subj" in fields and "batch" in fields:
+            fields["next_by_subj"] = fields.pop("last_by_subj")
+
+    alter_direct_body(broker, change)
+
+
+@defect("JS-API-237")
+def direct_get_of_a_negative_sequence_is_of_the_first(broker: Broker) -> None:
+    """DIRECT.GET of a sequence below 0 gives the first message."""
+    alter_direct_body(
+        broker, lambda fields, path: fields.update({"seq": abs(fields["seq"])} if "seq" in fields else {})
+    )
+
+
+@defect("JS-API-237")
+def direct_get_from_no_time_is_from_the_beginning(broker: Broker) -> None:
+    """DIRECT.GET with a start_time that is no time gives the first message."""
+
+    def change(fields: Fields, path: bytes) -> None:
+        if "start_time" in fields and parse_time(fields["start_time"]) is None:
+            fields["start_time"] = format_time(0)
+
+    alter_direct_body(broker, change)
+
+
+@defect("JS-API-237")
+def direct_get_batches_from_no_time_are_from_the_beginning(broker: Broker) -> None:
+    """DIRECT.GET with batch and a start_time that is no time gives the first messages."""
+
+    def change(fields: Fields, path: bytes) -> None:
+        if "batch" in fields and parse_time(fields.get("start_time", "")) is None:
+            fields["start_time"] = format_time(0)
+
+    alter_direct_body(broker, change)

@@ -11,13 +11,17 @@ from msgspec import structs
 
 from plumbline.reference_broker.nats.core import Broker
 from plumbline.reference_broker.nats.defects import defect, replace
+from plumbline.reference_broker.nats.defects.api_alterations import Fields, alter_body
 from plumbline.reference_broker.nats.defects.methods import alter_streams, jetstream_of, method_defect
 from plumbline.reference_broker.nats.jetstream import errors
+from plumbline.reference_broker.nats.jetstream.api.requests import Request
 from plumbline.reference_broker.nats.jetstream.errors import JetStreamError
 from plumbline.reference_broker.nats.jetstream.streams import counters
+from plumbline.reference_broker.nats.jetstream.streams.config import StreamConfig
 from plumbline.reference_broker.nats.jetstream.streams.publish import INCREMENT, PublishHeaders, Schedule
 from plumbline.reference_broker.nats.jetstream.streams.store import StoredMessage
 from plumbline.reference_broker.nats.jetstream.streams.stream import Stream
+from plumbline.wire.nats.headers import Headers
 
 # Sums
 
@@ -223,6 +227,196 @@ def pub_counter_forgets_its_sources(
     """A counter's own messages do not keep Nats-Counter-Sources."""
     block, value = Stream.add(self, subject, header_block, directives)
     return counters.without(block, counters.SOURCES), value
+
+
+# Subjects, purges, copies and updates
+
+
+@defect("JS-PUB-091")
+def pub_counter_is_of_the_published_subject(broker: Broker) -> None:
+    """An increment counts for the counter of the subject that it was published to."""
+    published = [b""]
+
+    def subject_on_entry(self: Stream, subject: bytes) -> bytes:
+        published[0] = subject
+        return Stream.subject_on_entry(self, subject)
+
+    def add(
+        self: Stream, subject: bytes, header_block: bytes, directives: PublishHeaders
+    ) -> tuple[bytes, int]:
+        return Stream.add(self, published[0], header_block, directives)
+
+    alter_streams(broker, subject_on_entry=subject_on_entry, add=add)
+
+
+@defect("JS-PUB-091")
+def pub_counter_is_not_transformed(broker: Broker) -> None:
+    """A stream with allow_msg_counter stores increments under the subject that they were published to."""
+
+    def subject_on_entry(self: Stream, subject: bytes) -> bytes:
+        return subject if self.counts else Stream.subject_on_entry(self, subject)
+
+    alter_streams(broker, subject_on_entry=subject_on_entry)
+
+
+@defect("JS-PUB-092")
+def pub_counter_outlives_a_purge(broker: Broker) -> None:
+    """A counter goes on from its value though its subject was purged."""
+    values: dict[tuple[str, bytes], int] = {}
+
+    def add(
+        self: Stream, subject: bytes, header_block: bytes, directives: PublishHeaders
+    ) -> tuple[bytes, int]:
+        block, value = Stream.add(self, subject, header_block, directives)
+        if self.store.last_of(subject) is None:
+            value += values.get((self.config.name, subject), 0)
+        values[self.config.name, subject] = value
+        return block, value
+
+    alter_streams(broker, add=add)
+
+
+@defect("JS-PUB-092")
+def pub_counters_are_purged_together(broker: Broker) -> None:
+    """A purge of one subject sets all counters of the stream to 0."""
+    purged: dict[str, int] = {}
+
+    def purge(self: Stream, now: int, subject: bytes | None = None, **rest: int) -> int:
+        purged[self.config.name] = self.store.last_seq
+        return Stream.purge(self, now, subject, **rest)
+
+    def add(
+        self: Stream, subject: bytes, header_block: bytes, directives: PublishHeaders
+    ) -> tuple[bytes, int]:
+        last = self.store.last_of(subject)
+        if last is not None and last.seq <= purged.get(self.config.name, 0):
+            return header_block, int(directives.increment)
+        return Stream.add(self, subject, header_block, directives)
+
+    alter_streams(broker, purge=purge, add=add)
+
+
+def _increment_as_value(message: StoredMessage) -> StoredMessage:
+    """The message with its Nats-Incr for its value."""
+    increment = Headers.parse(message.header_block).get(INCREMENT) if message.header_block else None
+    return structs.replace(message, payload=counters.body(int(increment))) if increment else message
+
+
+def _value_as_increment(message: StoredMessage) -> StoredMessage:
+    """The message with its value for its Nats-Incr."""
+    if b"Nats-Incr" not in message.header_block:
+        return message
+    value, _ = counters.read_counter(message)
+    return structs.replace(
+        message, header_block=counters.replaced(message.header_block, INCREMENT, str(value))
+    )
+
+
+def _without_increment(message: StoredMessage) -> StoredMessage:
+    """The message without Nats-Incr."""
+    return structs.replace(message, header_block=counters.without(message.header_block, INCREMENT))
+
+
+_COPIES: tuple[tuple[str, str, Callable[[StoredMessage], StoredMessage]], ...] = (
+    ("has-increments-for-values", "with the increments for values", _increment_as_value),
+    ("has-values-for-increments", "with the values for increments", _value_as_increment),
+    ("has-no-increments", "without Nats-Incr", _without_increment),
+)
+
+
+def _copy_defects(name: str, summary: str, change: Callable[[StoredMessage], StoredMessage]) -> None:
+    def of_mirror(broker: Broker) -> None:
+        def store_mirrored(self: Stream, message: StoredMessage) -> StoredMessage | None:
+            return Stream.store_mirrored(self, change(message))
+
+        alter_streams(broker, store_mirrored=store_mirrored)
+
+    def of_sources(broker: Broker) -> None:
+        def store_sourced(
+            self: Stream, source: dict[str, Any], message: StoredMessage, now: int
+        ) -> StoredMessage | None:
+            return Stream.store_sourced(self, source, message if self.counts else change(message), now)
+
+        alter_streams(broker, store_sourced=store_sourced)
+
+    of_mirror.__doc__ = f"A mirror stores the messages of a counter {summary}."
+    of_sources.__doc__ = f"A stream that is no counter stores the messages of a source {summary}."
+    defect("JS-PUB-093", name=f"pub-mirrored-counter-{name}")(of_mirror)
+    defect("JS-PUB-093", name=f"pub-sourced-counter-{name}")(of_sources)
+
+
+for _copied in _COPIES:
+    _copy_defects(*_copied)
+
+
+@defect("JS-PUB-094")
+def pub_counter_forgets_removed_sources(broker: Broker) -> None:
+    """A counter does not keep what it had of a source that an update removes."""
+    forgetful: set[str] = set()
+
+    def reconfigure(self: Stream, config: StreamConfig, now: int) -> None:
+        if self.config.sources and not config.sources:
+            forgetful.add(config.name)
+        Stream.reconfigure(self, config, now)
+
+    def add(
+        self: Stream, subject: bytes, header_block: bytes, directives: PublishHeaders
+    ) -> tuple[bytes, int]:
+        block, value = Stream.add(self, subject, header_block, directives)
+        is_forgotten = self.config.name in forgetful and not self.config.sources
+        return counters.without(block, counters.SOURCES) if is_forgotten else block, value
+
+    alter_streams(broker, reconfigure=reconfigure, add=add)
+
+
+@defect("JS-PUB-095")
+def pub_stream_with_messages_becomes_a_counter(broker: Broker) -> None:
+    """An update may set allow_msg_counter for a stream with messages."""
+    _becomes_a_counter(broker, is_refused=False)
+
+
+@defect("JS-PUB-095")
+def pub_refused_counter_counts(broker: Broker) -> None:
+    """An update that sets allow_msg_counter is refused, and done."""
+    _becomes_a_counter(broker, is_refused=True)
+
+
+def _becomes_a_counter(broker: Broker, *, is_refused: bool) -> None:
+    def change(fields: Fields, request: Request) -> None:
+        stream = jetstream_of(broker).streams.get(request.names[0])
+        if stream is not None and fields.get("allow_msg_counter"):
+            stream.reconfigure(structs.replace(stream.config, allow_msg_counter=True), request.now)
+            fields["allow_msg_counter"] = not is_refused
+
+    alter_body(broker, "stream_update", change)
+
+
+@method_defect(Stream.duplicate_of, "JS-PUB-096")
+def pub_counter_counts_duplicates(
+    self: Stream, subject: bytes, directives: PublishHeaders, now: int
+) -> int | None:
+    """A counter adds an increment though its Nats-Msg-Id is known."""
+    return None if self.counts else Stream.duplicate_of(self, subject, directives, now)
+
+
+@defect("JS-PUB-096")
+def pub_counter_adds_duplicates_later(broker: Broker) -> None:
+    """A duplicate of an increment is answered as one, and counts with the next increment."""
+    missed: dict[tuple[str, bytes], int] = {}
+
+    def duplicate_of(self: Stream, subject: bytes, directives: PublishHeaders, now: int) -> int | None:
+        found = Stream.duplicate_of(self, subject, directives, now)
+        if found is not None and self.counts:
+            missed[self.config.name, subject] = int(directives.increment)
+        return found
+
+    def add(
+        self: Stream, subject: bytes, header_block: bytes, directives: PublishHeaders
+    ) -> tuple[bytes, int]:
+        block, value = Stream.add(self, subject, header_block, directives)
+        return block, value + missed.pop((self.config.name, subject), 0)
+
+    alter_streams(broker, duplicate_of=duplicate_of, add=add)
 
 
 # Schedules

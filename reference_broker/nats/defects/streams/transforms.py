@@ -20,6 +20,7 @@ from plumbline.reference_broker.nats.jetstream.streams.store import StoredMessag
 from plumbline.reference_broker.nats.jetstream.streams.stream import Stream
 
 Origin = dict[str, Any]
+Ends = tuple[str, str]  # src and dest
 DESTINATION = re.compile(r"\$(\d+)|\{\{wildcard\((\d+)\)\}\}")
 
 
@@ -260,3 +261,93 @@ def mirror_filter_is_ignored(self: Stream, message: StoredMessage) -> StoredMess
 def first_source_takes_a_message(self: Stream, origin: str, message: StoredMessage) -> Iterable[Origin]:
     """Of the sources that match a message of one stream, only the first takes it."""
     return list(Stream.sources_that_take(self, origin, message))[:1]
+
+
+# -- destinations that no server takes ---------------------------------------------------------------
+
+
+def _any_token(src: str, dest: str) -> Ends:
+    return src, dest.replace("*", "any")
+
+
+def _same_tail(src: str, dest: str) -> Ends:
+    if (src or ANY_SUBJECT).endswith(ANY_SUBJECT):
+        return src, dest if not dest or dest.endswith(ANY_SUBJECT) else f"{dest}.{ANY_SUBJECT}"
+    return src, dest.removesuffix(f".{ANY_SUBJECT}")
+
+
+def _no_empty_token(src: str, dest: str) -> Ends:
+    return src.replace("..", "."), dest.replace("..", ".")
+
+
+_LENIENCIES: tuple[tuple[str, str, Callable[[str, str], Ends]], ...] = (
+    ("wildcards", "* in a dest", _any_token),
+    ("tails", "> in one of src and dest", _same_tail),
+    ("empty-tokens", "empty tokens", _no_empty_token),
+)
+
+
+def _leniency(
+    requirement: str, name: str, summary: str, of: Callable[[Fields], list[Any]], repair: Any
+) -> None:
+    """A stream is created as if each of its mappings that ``of`` gives were repaired first."""
+
+    def give(broker: Broker) -> None:
+        def changed(fields: Fields, request: Request) -> None:
+            for each in of(fields):
+                if isinstance(each, dict):
+                    src, dest = repair(*mapping_ends(each))
+                    each |= {"src": src, "dest": dest}
+
+        alter_body(broker, "stream_create", changed)
+
+    give.__doc__ = summary
+    defect(requirement, name=name)(give)
+
+
+def _mappings_of_stream(fields: Fields) -> list[Any]:
+    return [fields.get("subject_transform")]
+
+
+def _mappings_of_mirror(fields: Fields) -> list[Any]:
+    return (fields.get("mirror") or {}).get("subject_transforms") or []
+
+
+def _mappings_of_sources(fields: Fields) -> list[Any]:
+    return [one for source in fields.get("sources") or () for one in source.get("subject_transforms") or ()]
+
+
+def _mappings_of_republish(fields: Fields) -> list[Any]:
+    return [fields.get("republish")]
+
+
+for _name, _what, _repair in _LENIENCIES:
+    _leniency(
+        "JS-API-240",
+        f"transform-takes-{_name}",
+        f"A subject_transform may have {_what}.",
+        _mappings_of_stream,
+        _repair,
+    )
+    _leniency(
+        "JS-API-241",
+        f"republish-takes-{_name}",
+        f"A republish may have {_what}.",
+        _mappings_of_republish,
+        _repair,
+    )
+for _name, _what, _repair in _LENIENCIES[:2]:
+    _leniency(
+        "JS-API-240",
+        f"source-transform-takes-{_name}",
+        f"A source may have {_what}.",
+        _mappings_of_sources,
+        _repair,
+    )
+    _leniency(
+        "JS-API-240",
+        f"mirror-transform-takes-{_name}",
+        f"A mirror may have {_what}.",
+        _mappings_of_mirror,
+        _repair,
+    )
