@@ -43,7 +43,7 @@ def purge(**body: int) -> Purge:
 
 FILTERED = consumer(filter_subject="ORDERS.a")
 LAST_OF_EACH = consumer(deliver_policy="last_per_subject", filter_subject="ORDERS.>")
-PLAYS = 3  # a server may lose by chance what it is known to lose sometimes, which hides what it always does
+PLAYS = 20  # a server may lose by chance what it is known to lose sometimes, which hides what it always does
 # By the first words of the reason.
 PROGRAMS: dict[str, Program] = {
     "a purge with keep or seq": (STREAM, FILTERED, A, A, WAITING, purge(keep=1)),
