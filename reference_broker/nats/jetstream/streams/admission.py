@@ -33,9 +33,11 @@ class UnansweredPublishError(Exception):
 
 @dataclass
 class Room:
-    """What messages take that enter a stream together."""
+    """What messages take that enter a stream together: those of a batch."""
 
-    messages: int = 0
+    total: int = 0
+    subjects: set[bytes] = field(default_factory=set)
+    messages: int = 0  # that take room: the others replace one that is there
     size: int = 0  # bytes
     of_subject: Counter[bytes] = field(default_factory=Counter)
     msg_ids: set[str] = field(default_factory=set)
@@ -72,7 +74,7 @@ class StreamAdmission:
             return original
         self.check_expected_last_msg_id(directives)
         self.check_schedule(subject, directives, now)
-        self.check_rollup(directives.rollup)
+        self.check_rollup(subject, directives.rollup)
         return None
 
     def check_schedule(self, subject: bytes, directives: PublishHeaders, now: int) -> None:
@@ -113,27 +115,36 @@ class StreamAdmission:
     def check_expected_last_subject_seq(self, subject: bytes, directives: PublishHeaders) -> None:
         if directives.expected_last_subject_seq is None:
             return
-        named = directives.expected_last_subject.encode("utf-8", "surrogateescape")
-        last = self.store.last_of(named or subject)
+        named = directives.expected_last_subject.encode("utf-8", "surrogateescape") or subject
+        if named in self.ahead.subjects:
+            raise errors.WRONG_LAST_SEQUENCE_IN_BATCH()
+        last = self.store.last_of(named)
         last_seq = last.seq if last else 0
         if last_seq != directives.expected_last_subject_seq:
             raise errors.WRONG_LAST_SEQUENCE(seq=last_seq)
 
     def check_expected_last_seq(self, directives: PublishHeaders) -> None:
-        if directives.expected_last_seq not in (None, self.store.last_seq):
-            raise errors.WRONG_LAST_SEQUENCE(seq=self.store.last_seq)
+        if directives.expected_last_seq is None:
+            return
+        last_seq = self.store.last_seq + self.ahead.total
+        if directives.expected_last_seq != last_seq:
+            raise errors.WRONG_LAST_SEQUENCE(seq=last_seq)
+        if self.ahead.total:
+            raise errors.WRONG_LAST_SEQUENCE_IN_BATCH()
 
     def check_expected_last_msg_id(self, directives: PublishHeaders) -> None:
         if directives.expected_last_msg_id and directives.expected_last_msg_id != self.last_msg_id:
             raise errors.WRONG_LAST_MSG_ID(msg_id=self.last_msg_id)
 
-    def check_rollup(self, rollup: str) -> None:
+    def check_rollup(self, subject: bytes, rollup: str) -> None:
         if rollup and not self.config.allow_rollup_hdrs:
             raise errors.ROLLUP_FAILED(reason="rollup not permitted")
         if rollup not in ("", "sub", "all"):
             if not self.jetstream.rules.bad_rollup_gets_error:
                 raise UnansweredPublishError
             raise errors.ROLLUP_FAILED(reason=f'rollup value invalid: "{rollup}"')
+        if (rollup == "sub" and subject in self.ahead.subjects) or (rollup == "all" and self.ahead.total):
+            raise errors.ROLLUP_FAILED(reason=f"batch rollup {rollup} invalid")
 
     def check_discard_new(
         self, subject: bytes, header_block: bytes, payload: bytes, directives: PublishHeaders
@@ -148,6 +159,8 @@ class StreamAdmission:
 
     def count_ahead(self, subject: bytes, header_block: bytes, payload: bytes) -> None:
         """The message enters before the next one that is looked at."""
+        self.ahead.total += 1
+        self.ahead.subjects.add(subject)
         if not self.is_full(subject):
             self.ahead.messages += 1
             self.ahead.size += self.added_bytes(subject, header_block, payload)

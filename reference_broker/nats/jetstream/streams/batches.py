@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from plumbline.reference_broker.nats.jetstream import advisories, errors
 from plumbline.reference_broker.nats.jetstream.streams.admission import Room
-from plumbline.reference_broker.nats.jetstream.streams.publish import read_directives
+from plumbline.reference_broker.nats.jetstream.streams.publish import EXPECTED_LAST_MSG_ID, read_directives
 from plumbline.reference_broker.nats.jetstream.streams.store import StoredMessage
 from plumbline.wire.errors import ProtocolError
 from plumbline.wire.nats.headers import Headers
@@ -91,6 +91,7 @@ class Batches:
         """Keep the message aside, or commit: the last stored message and the answer. Raises
         ``JetStreamError``."""
         self.forget(now)
+        self.stream.check_size(len(message.header_block), len(message.payload))
         batch = self.batch_of(position, now)
         batch.last_message_at = now
         self.timer.set_earliest(now + FORGOTTEN_AFTER)
@@ -143,16 +144,21 @@ class Batches:
                 self.check(each, now)
         finally:
             stream.ahead = Room()
-        stored, answer = stream.store.atomically(lambda: self.store_all(messages, now))
+        stored = stream.store.atomically(lambda: self.store_all(messages, now))
         batch_id = msgspec.json.encode(position.batch_id)
+        answer = stream.puback % stream.store.last_seq
         return stored, answer[:-1] + b',"batch":%b,"count":%d}' % (batch_id, len(messages))
 
     def check(self, message: StagedMessage, now: int) -> None:
         """Whether it may be stored behind those that were looked at before. Raises ``JetStreamError``."""
         stream = self.stream
         subject, header_block, payload = message.subject, message.header_block, message.payload
-        stream.check_size(len(header_block), len(payload))
         directives = read_directives(header_block)
+        if directives.expected_last_msg_id:
+            raise errors.BATCH_HEADER_UNSUPPORTED(header=EXPECTED_LAST_MSG_ID)
+        stream.check_increment(directives, payload)
+        if stream.counts and not directives.increment:
+            raise errors.COUNTER_INCREMENT_MISSING()
         is_again = directives.msg_id in stream.ahead.msg_ids
         if is_again or stream.check_headers(subject, directives, now) is not None:
             raise errors.BATCH_WITH_DUPLICATE()
@@ -161,15 +167,23 @@ class Batches:
         stream.check_discard_new(subject, header_block, payload, directives)
         stream.count_ahead(subject, header_block, payload)
 
-    def store_all(self, messages: list[StagedMessage], now: int) -> tuple[StoredMessage | None, bytes]:
-        """The outcome of the last one."""
+    def store_all(self, messages: list[StagedMessage], now: int) -> StoredMessage | None:
+        """The last one, if it was stored. None of them is refused any more: they were looked at together."""
         stream = self.stream
         *earlier, last = messages
         for each in earlier:
-            stored, _ = stream.accept_one(each.subject, each.header_block, each.payload, now)
+            stored, _ = stream.store_checked(
+                each.subject, each.header_block, each.payload, read_directives(each.header_block), now
+            )
             if stored is not None:
                 stream.on_stored(stored, now)
-        return stream.accept_one(last.subject, last.header_block, last.payload, now)
+        return stream.store_checked(
+            last.subject, last.header_block, last.payload, read_directives(last.header_block), now
+        )[0]
+
+    def abandon_all(self) -> None:
+        """The stream does not take batches any more."""
+        self.open.clear()
 
     def forget(self, now: int) -> None:
         """Give up what had no message for too long."""

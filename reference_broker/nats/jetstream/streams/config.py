@@ -185,6 +185,8 @@ def check(config: StreamConfig, rules: Rules) -> StreamConfig:
     _check_combinations(config)
     if rules.counters:
         _check_counters(config)
+    if rules.atomic_batches:
+        _check_batches(config)
     if rules.schedules:
         _check_schedules(config)
     complete = with_defaults(config)
@@ -341,6 +343,11 @@ def _check_counters(config: StreamConfig) -> None:
         raise _invalid("counter stream can only use limits retention")
     if config.mirror is not None:
         raise errors.MIRROR_WITH_COUNTERS()
+
+
+def _check_batches(config: StreamConfig) -> None:
+    if config.allow_atomic and config.mirror is not None:
+        raise errors.MIRROR_WITH_BATCHES()
 
 
 def _check_schedules(config: StreamConfig) -> None:

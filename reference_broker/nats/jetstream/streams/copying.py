@@ -12,7 +12,11 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from msgspec import structs
+
 from plumbline.bounds import MAX_COPIES, MAX_COPY_DEPTH
+from plumbline.reference_broker.nats.jetstream.streams.batches import BATCH_COMMIT, BATCH_ID, BATCH_SEQUENCE
+from plumbline.reference_broker.nats.jetstream.streams.counters import without
 from plumbline.reference_broker.nats.jetstream.streams.mapping import mapping, mapping_ends
 from plumbline.reference_broker.nats.jetstream.streams.origins import (
     ANY_SUBJECT,
@@ -31,6 +35,7 @@ if TYPE_CHECKING:
     from plumbline.reference_broker.nats.jetstream.streams.stream import Stream
 
 SOURCE = "Nats-Stream-Source"
+NO_HEADERS = VERSION + b"\r\n\r\n"
 
 
 def origins(stream: Stream) -> list[dict[str, Any]]:
@@ -75,8 +80,7 @@ def catch_up_with_new_sources(stream: Stream, before: Iterable[dict[str, Any]], 
             continue
         name = origin.config.name
         for message in list(origin.store.messages(stream.last_copied(name) + 1)):
-            for taking in matching_sources([source], name, message):
-                _enter(stream, stream.store_sourced(taking, message, now), now)
+            _take(stream, matching_sources([source], name, message), message, now)
 
 
 class CopyRoute:
@@ -110,10 +114,25 @@ class CopyRoute:
 def copy(origin: Stream, stream: Stream, message: StoredMessage, now: int) -> None:
     """One message of ``origin`` enters a stream that copies from it."""
     if stream.config.mirror is not None:
-        _enter(stream, stream.store_mirrored(message), now)
-        return
-    for source in stream.sources_that_take(origin.config.name, message):
-        _enter(stream, stream.store_sourced(source, message, now), now)
+        _enter(stream, stream.store_mirrored(outside_batch(message)), now)
+    else:
+        _take(stream, stream.sources_that_take(origin.config.name, message), message, now)
+
+
+def _take(stream: Stream, sources: Iterable[dict[str, Any]], message: StoredMessage, now: int) -> None:
+    """``stream`` stores a message once for each of these sources."""
+    for source in sources:
+        _enter(stream, stream.store_sourced(source, outside_batch(message), now), now)
+
+
+def outside_batch(message: StoredMessage) -> StoredMessage:
+    """A message as it is copied: that of a batch by itself, as nats-server 2.15 does."""
+    block = message.header_block
+    if BATCH_ID.encode() not in block:
+        return message
+    for name in (BATCH_ID, BATCH_SEQUENCE, BATCH_COMMIT):
+        block = without(block, name)
+    return structs.replace(message, header_block=b"" if block == NO_HEADERS else block)
 
 
 def _enter(stream: Stream, taken: StoredMessage | None, now: int) -> None:

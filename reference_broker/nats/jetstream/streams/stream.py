@@ -122,6 +122,8 @@ class Stream(StreamAdmission):
         self.config = config
         self.duplicates.window = config.duplicate_window
         self.derive_settings()
+        if not config.allow_atomic:
+            self.batches.abandon_all()
         if turns_to_interest:
             self.release_acknowledged()
         self.enforce_limits(None, now)
@@ -274,6 +276,12 @@ class Stream(StreamAdmission):
             return None, self.duplicate_puback % duplicate
         if not size_comes_first:
             self.check_size(len(header_block), len(payload))
+        return self.store_checked(subject, header_block, payload, directives, now)
+
+    def store_checked(
+        self, subject: bytes, header_block: bytes, payload: bytes, directives: PublishHeaders, now: int
+    ) -> tuple[StoredMessage | None, bytes]:
+        """The same, for one whose headers let it in."""
         if directives.schedule.pattern and self.config.allow_msg_schedules:
             header_block, directives = self.as_only_schedule(header_block, directives)
         value = None
