@@ -147,7 +147,7 @@ def pub_any_header_size(self: Stream, header_size: int, payload_size: int) -> No
 @defect("JS-PUB-025")
 def pub_rollup_needs_no_permission(broker: Broker) -> None:
     """allow_rollup_hdrs is not asked for."""
-    alter_streams(broker, check_rollup=lambda self, rollup: None)
+    alter_streams(broker, check_rollup=lambda self, subject, rollup: None)
 
 
 @defect("JS-PUB-026")
@@ -176,9 +176,9 @@ def _roll_up_as(broker: Broker, meanings: dict[str, str]) -> None:
 
 
 @method_defect(Stream.check_rollup, "JS-PUB-028")
-def pub_unknown_rollup_is_stored(self: Stream, rollup: str) -> None:
+def pub_unknown_rollup_is_stored(self: Stream, subject: bytes, rollup: str) -> None:
     """An unknown Nats-Rollup is ignored."""
-    Stream.check_rollup(self, rollup if rollup in ("sub", "all") else "")
+    Stream.check_rollup(self, subject, rollup if rollup in ("sub", "all") else "")
 
 
 @method_defect(Stream.read_ttl, "JS-PUB-029")
