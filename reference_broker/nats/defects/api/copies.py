@@ -194,6 +194,50 @@ def source_beyond_the_first_begins_later(
     return Stream.store_sourced(self, source, message, now)
 
 
+# -- what a copied message expects of its origin ------------------------------------------------------
+
+
+def _refuses_copies(kind: str, header: str, *, halts: bool) -> None:
+    """A mirror, or a stream with sources, refuses messages with ``header``, and perhaps all behind one."""
+
+    def give(broker: Broker) -> None:
+        halted: set[str] = set()
+
+        def takes(self: Stream, message: StoredMessage) -> bool:
+            if self.config.name in halted or f"{header}:".encode() not in message.header_block:
+                return self.config.name not in halted
+            if halts:
+                halted.add(self.config.name)
+            return False
+
+        def store_mirrored(self: Stream, message: StoredMessage) -> StoredMessage | None:
+            return Stream.store_mirrored(self, message) if takes(self, message) else None
+
+        def store_sourced(
+            self: Stream, source: dict[str, Any], message: StoredMessage, now: int
+        ) -> StoredMessage | None:
+            return Stream.store_sourced(self, source, message, now) if takes(self, message) else None
+
+        if kind == "mirror":
+            alter_streams(broker, store_mirrored=store_mirrored)
+        else:
+            alter_streams(broker, store_sourced=store_sourced)
+
+    verb = "halts at" if halts else "leaves out"
+    give.__doc__ = f"A {kind} {verb} a message with {header}."
+    defect("JS-API-242", name=f"{kind}-{verb}-{header}".lower().replace(" ", "-"))(give)
+
+
+for _header in (
+    "Nats-Expected-Stream",
+    "Nats-Expected-Last-Sequence",
+    "Nats-Expected-Last-Subject-Sequence",
+    "Nats-Expected-Last-Msg-Id",
+):
+    _refuses_copies("mirror", _header, halts=True)
+    _refuses_copies("source", _header, halts=False)
+
+
 # -- sources that come and go ----------------------------------------------------------------------
 
 

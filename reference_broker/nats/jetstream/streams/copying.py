@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING, Any
 from msgspec import structs
 
 from plumbline.bounds import MAX_COPIES, MAX_COPY_DEPTH
-from plumbline.reference_broker.nats.jetstream.streams.batches import BATCH_COMMIT, BATCH_ID, BATCH_SEQUENCE
-from plumbline.reference_broker.nats.jetstream.streams.counters import without
 from plumbline.reference_broker.nats.jetstream.streams.mapping import mapping, mapping_ends
 from plumbline.reference_broker.nats.jetstream.streams.origins import (
     ANY_SUBJECT,
@@ -35,6 +33,7 @@ if TYPE_CHECKING:
     from plumbline.reference_broker.nats.jetstream.streams.stream import Stream
 
 SOURCE = "Nats-Stream-Source"
+CONDITIONS = (b"Nats-Expected-", b"Nats-Batch-")
 NO_HEADERS = VERSION + b"\r\n\r\n"
 
 
@@ -114,7 +113,7 @@ class CopyRoute:
 def copy(origin: Stream, stream: Stream, message: StoredMessage, now: int) -> None:
     """One message of ``origin`` enters a stream that copies from it."""
     if stream.config.mirror is not None:
-        _enter(stream, stream.store_mirrored(outside_batch(message)), now)
+        _enter(stream, stream.store_mirrored(message), now)
     else:
         _take(stream, stream.sources_that_take(origin.config.name, message), message, now)
 
@@ -122,16 +121,16 @@ def copy(origin: Stream, stream: Stream, message: StoredMessage, now: int) -> No
 def _take(stream: Stream, sources: Iterable[dict[str, Any]], message: StoredMessage, now: int) -> None:
     """``stream`` stores a message once for each of these sources."""
     for source in sources:
-        _enter(stream, stream.store_sourced(source, outside_batch(message), now), now)
+        _enter(stream, stream.store_sourced(source, message, now), now)
 
 
-def outside_batch(message: StoredMessage) -> StoredMessage:
-    """A message as it is copied: that of a batch by itself, as nats-server 2.15 does."""
-    block = message.header_block
-    if BATCH_ID.encode() not in block:
+def unconditional(message: StoredMessage) -> StoredMessage:
+    """A message as it is copied: no part of a batch, and one that expects nothing of the stream it enters."""
+    lines = message.header_block.split(b"\r\n")
+    left = [line for line in lines if not line.startswith(CONDITIONS)]
+    if len(left) == len(lines):
         return message
-    for name in (BATCH_ID, BATCH_SEQUENCE, BATCH_COMMIT):
-        block = without(block, name)
+    block = b"\r\n".join(left)
     return structs.replace(message, header_block=b"" if block == NO_HEADERS else block)
 
 

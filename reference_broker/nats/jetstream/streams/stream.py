@@ -192,7 +192,8 @@ class Stream(StreamAdmission):
         while store.last_seq < message.seq - 1:
             store.skip()
         subject = self.subject_on_entry(subject)
-        stored = self.append(subject, message.header_block, message.payload, message.time)
+        header_block = copying.unconditional(message).header_block
+        stored = self.append(subject, header_block, message.payload, message.time)
         self.begin_copied_lifetime(stored)
         return stored
 
@@ -218,7 +219,7 @@ class Stream(StreamAdmission):
     def store_sourced(self, source: dict[str, Any], message: StoredMessage, now: int) -> StoredMessage | None:
         """A message that a source takes, stored as a new one that says where it came from."""
         name = source["name"]
-        header_block = copying.with_source(self, source, message)
+        header_block = copying.with_source(self, source, copying.unconditional(message))
         subject = self.subject_on_entry(stored_subject(source, message.subject) or message.subject)
         payload = message.payload
         if self.counts:
