@@ -130,7 +130,9 @@ def test_the_api_of_a_source_may_be_anything() -> None:
 
 def test_null_in_an_object_of_a_configuration_is_no_value() -> None:
     bench = Bench()
-    bench.stream("S", subjects=["s.*"], subject_transform={"src": None, "dest": "t.>"}, republish={"src": None})
+    bench.stream(
+        "S", subjects=["s.*"], subject_transform={"src": None, "dest": "t.>"}, republish={"src": None}
+    )
     assert bench.request("s.a", b"x")["seq"] == 1
 
 
