@@ -7,7 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plumbline.wire.errors import ErrorKind, ProtocolError
-from plumbline.wire.nats.headers import Headers, Status, encode_headers
+from plumbline.wire.nats.headers import (
+    Headers,
+    Status,
+    append_headers,
+    encode_headers,
+    remove_headers,
+    replace_header,
+)
 from tests.wire.strategies import header_fields, refusal
 
 descriptions = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\r\n"), max_size=20).map(
@@ -21,6 +28,31 @@ def test_header_block_round_trip(status: Status | None, fields: list[tuple[str, 
     headers = Headers(status, tuple(fields))
     assert headers.encode() == encode_headers(fields, status)
     assert Headers.parse(headers.encode()) == headers
+
+
+@given(statuses, header_fields, header_fields)
+def test_appended_headers_come_behind_the_others(
+    status: Status | None, fields: list[tuple[str, str]], more: list[tuple[str, str]]
+) -> None:
+    assert append_headers(encode_headers(fields, status), more) == encode_headers([*fields, *more], status)
+    assert append_headers(b"", more) == encode_headers(more)
+
+
+@given(statuses, header_fields, st.data())
+def test_removed_headers_are_those_of_the_names(
+    status: Status | None, fields: list[tuple[str, str]], data: st.DataObject
+) -> None:
+    names = data.draw(st.sets(st.sampled_from([name for name, _ in fields]), max_size=2)) if fields else set()
+    left = [field for field in fields if field[0] not in names]
+    block = encode_headers(fields, status)
+    assert remove_headers(block, *names) == encode_headers(left, status)
+    assert remove_headers(block, "X-Of-None") == block
+
+
+def test_a_replaced_header_keeps_its_place() -> None:
+    block = b"NATS/1.0 503\r\nA: 1\r\nAb: 2\r\nB:  3\r\n\r\n"
+    assert replace_header(block, "A", "9") == b"NATS/1.0 503\r\nA: 9\r\nAb: 2\r\nB:  3\r\n\r\n"
+    assert replace_header(block, "C", "9") == block
 
 
 @pytest.mark.parametrize(

@@ -65,6 +65,24 @@ def encode_headers(fields: Iterable[tuple[str, str]] = (), status: Status | None
     return "\r\n".join(lines).encode("utf-8", "surrogateescape")
 
 
+def append_headers(block: bytes, fields: Iterable[tuple[str, str]]) -> bytes:
+    """``block``, which is as it was, with ``fields`` behind what it has; an empty block begins. Nothing is
+    checked."""
+    return (block[:-2] or VERSION + b"\r\n") + encode_headers(fields).split(b"\r\n", 1)[1]
+
+
+def remove_headers(block: bytes, *names: str) -> bytes:
+    """``block`` without the headers of these names, written as here, and otherwise as it was."""
+    prefixes = tuple(name.encode() + b":" for name in names)
+    return b"\r\n".join(line for line in block.split(b"\r\n") if not line.startswith(prefixes))
+
+
+def replace_header(block: bytes, name: str, value: str) -> bytes:
+    """``block`` with another value of the header ``name``, in its old place."""
+    prefix, line = name.encode() + b":", encode_headers([(name, value)]).split(b"\r\n")[1]
+    return b"\r\n".join(line if each.startswith(prefix) else each for each in block.split(b"\r\n"))
+
+
 def _status(rest: bytes, block: bytes) -> Status | None:
     text = rest.decode("utf-8", "surrogateescape").strip(" \t")
     if not text:

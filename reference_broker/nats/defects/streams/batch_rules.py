@@ -19,7 +19,6 @@ from plumbline.reference_broker.nats.jetstream.streams.batches import (
     BatchPosition,
     StagedMessage,
 )
-from plumbline.reference_broker.nats.jetstream.streams.counters import without
 from plumbline.reference_broker.nats.jetstream.streams.publish import (
     EXPECTED_LAST_MSG_ID,
     EXPECTED_LAST_SEQUENCE,
@@ -30,6 +29,7 @@ from plumbline.reference_broker.nats.jetstream.streams.publish import (
 )
 from plumbline.reference_broker.nats.jetstream.streams.store import StoredMessage
 from plumbline.reference_broker.nats.jetstream.streams.stream import Stream
+from plumbline.wire.nats.headers import append_headers, remove_headers
 
 EXPECTATIONS = (EXPECTED_LAST_SEQUENCE, EXPECTED_LAST_SUBJECT_SEQUENCE)
 
@@ -53,9 +53,7 @@ def pub_batch_expectations_hold_at_once(self: Stream) -> None:
 
 def _checks_without(batches: Batches, message: StagedMessage, now: int, *names: str) -> None:
     """The check of a message of a batch without what some of its headers say."""
-    block = message.header_block
-    for name in names:
-        block = without(block, name)
+    block = remove_headers(message.header_block, *names)
     Batches.check(batches, StagedMessage(message.subject, block, message.payload), now)
 
 
@@ -216,7 +214,7 @@ class _Increments(Batches):
         is_one = counters.read_increment(read_directives(message.header_block).increment) is not None
         block = message.header_block
         if self.stream.counts and not is_one:
-            block = counters.appended(without(block, INCREMENT), INCREMENT, "0")
+            block = append_headers(remove_headers(block, INCREMENT), [(INCREMENT, "0")])
         super().check(StagedMessage(message.subject, block, message.payload), now)
 
     def store_all(self, messages: list[StagedMessage], now: int) -> StoredMessage | None:

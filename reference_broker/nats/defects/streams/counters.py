@@ -21,7 +21,7 @@ from plumbline.reference_broker.nats.jetstream.streams.config import StreamConfi
 from plumbline.reference_broker.nats.jetstream.streams.publish import INCREMENT, PublishHeaders, Schedule
 from plumbline.reference_broker.nats.jetstream.streams.store import StoredMessage
 from plumbline.reference_broker.nats.jetstream.streams.stream import Stream
-from plumbline.wire.nats.headers import Headers
+from plumbline.wire.nats.headers import Headers, append_headers, remove_headers, replace_header
 
 # Sums
 
@@ -80,7 +80,7 @@ def pub_counter_loses_headers(
 ) -> tuple[bytes, int]:
     """A counter's message is stored without the headers that it came with, but Nats-Incr."""
     block, value = Stream.add(self, subject, header_block, directives)
-    return counters.appended(b"", INCREMENT, directives.increment) if block == header_block else block, value
+    return append_headers(b"", [(INCREMENT, directives.increment)]) if block == header_block else block, value
 
 
 @method_defect(Stream.add, "JS-PUB-057")
@@ -226,7 +226,7 @@ def pub_counter_forgets_its_sources(
 ) -> tuple[bytes, int]:
     """A counter's own messages do not keep Nats-Counter-Sources."""
     block, value = Stream.add(self, subject, header_block, directives)
-    return counters.without(block, counters.SOURCES), value
+    return remove_headers(block, counters.SOURCES), value
 
 
 # Subjects, purges, copies and updates
@@ -307,14 +307,12 @@ def _value_as_increment(message: StoredMessage) -> StoredMessage:
     if b"Nats-Incr" not in message.header_block:
         return message
     value, _ = counters.read_counter(message)
-    return structs.replace(
-        message, header_block=counters.replaced(message.header_block, INCREMENT, str(value))
-    )
+    return structs.replace(message, header_block=replace_header(message.header_block, INCREMENT, str(value)))
 
 
 def _without_increment(message: StoredMessage) -> StoredMessage:
     """The message without Nats-Incr."""
-    return structs.replace(message, header_block=counters.without(message.header_block, INCREMENT))
+    return structs.replace(message, header_block=remove_headers(message.header_block, INCREMENT))
 
 
 _COPIES: tuple[tuple[str, str, Callable[[StoredMessage], StoredMessage]], ...] = (
@@ -364,7 +362,7 @@ def pub_counter_forgets_removed_sources(broker: Broker) -> None:
     ) -> tuple[bytes, int]:
         block, value = Stream.add(self, subject, header_block, directives)
         is_forgotten = self.config.name in forgetful and not self.config.sources
-        return counters.without(block, counters.SOURCES) if is_forgotten else block, value
+        return remove_headers(block, counters.SOURCES) if is_forgotten else block, value
 
     alter_streams(broker, reconfigure=reconfigure, add=add)
 

@@ -20,7 +20,7 @@ from plumbline.reference_broker.nats.jetstream.api.streams import (
 from plumbline.reference_broker.nats.jetstream.rules import Rules
 from plumbline.reference_broker.nats.jetstream.streams.store import Store, StoredMessage
 from plumbline.reference_broker.nats.jetstream.streams.stream import Stream
-from plumbline.wire.nats.headers import VERSION, Status, encode_headers
+from plumbline.wire.nats.headers import Status, append_headers, encode_headers
 from plumbline.wire.nats.jetstream.times import format_time, parse_time
 
 if TYPE_CHECKING:
@@ -185,7 +185,6 @@ def read(subject: str, body: bytes, rules: Rules) -> MessageGetRequest:
 
 def header_block(stream: Stream, message: StoredMessage, more: Mapping[str, str] = EMPTY_FIELDS) -> bytes:
     """The stored headers, and what is known of the message after them, then ``more``."""
-    head = message.header_block[:-2] or VERSION + b"\r\n"
     fields = {
         "Nats-Stream": stream.config.name,
         "Nats-Subject": message.subject.decode("utf-8", "surrogateescape"),
@@ -193,4 +192,4 @@ def header_block(stream: Stream, message: StoredMessage, more: Mapping[str, str]
         "Nats-Time-Stamp": format_time(message.time),
         **more,
     }
-    return head + encode_headers(fields.items()).split(b"\r\n", 1)[1]
+    return append_headers(message.header_block, fields.items())

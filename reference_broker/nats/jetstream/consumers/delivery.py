@@ -21,7 +21,7 @@ from plumbline.reference_broker.nats.jetstream.consumers.pull import WaitingQueu
 from plumbline.reference_broker.nats.jetstream.consumers.replay import OriginalReplay
 from plumbline.reference_broker.nats.jetstream.streams.store import StoredMessage, SubjectTest
 from plumbline.reference_broker.nats.jetstream.subjects import matcher
-from plumbline.wire.nats.headers import VERSION
+from plumbline.wire.nats.headers import append_headers
 from plumbline.wire.nats.jetstream.times import parse_time
 
 if TYPE_CHECKING:
@@ -228,8 +228,8 @@ class ConsumerDelivery:
         """Header block and payload of a delivery; headers are relayed unchanged."""
         if not self.config.headers_only:
             return message.header_block, message.payload
-        head = message.header_block[:-2] or VERSION + b"\r\n"
-        return head + b"Nats-Msg-Size: %d\r\n\r\n" % len(message.payload), b""
+        size = str(len(message.payload))
+        return append_headers(message.header_block, [("Nats-Msg-Size", size)]), b""
 
     def ack_subject(self, message: StoredMessage, deliveries: int) -> bytes:
         """ADR-15: delivery count, stream and consumer sequence, time stored, messages after this one."""

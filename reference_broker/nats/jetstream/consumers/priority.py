@@ -16,7 +16,7 @@ from plumbline.reference_broker.nats.jetstream.consumers.pull import (
     WaitingRequest,
 )
 from plumbline.reference_broker.nats.jetstream.rules import Rules
-from plumbline.wire.nats.headers import VERSION
+from plumbline.wire.nats.headers import append_headers
 from plumbline.wire.nats.jetstream import PIN_ID, PIN_ID_MISMATCH, WRONG_PIN_ID, PullRequest
 
 
@@ -88,7 +88,7 @@ class PinnedQueue(PriorityQueue):
         return bool(pin) or request.pin == self.pin
 
     def marked(self, header_block: bytes) -> bytes:
-        return (header_block[:-2] or VERSION + b"\r\n") + f"{PIN_ID}: {self.pin}\r\n\r\n".encode()
+        return append_headers(header_block, [(PIN_ID, self.pin)])
 
     def unpin(self) -> None:
         self.pin = ""

@@ -24,7 +24,7 @@ from plumbline.reference_broker.nats.jetstream.streams.origins import (
 )
 from plumbline.reference_broker.nats.jetstream.streams.store import StoredMessage
 from plumbline.wire.errors import ProtocolError
-from plumbline.wire.nats.headers import VERSION, Headers, encode_headers
+from plumbline.wire.nats.headers import VERSION, Headers, append_headers
 from plumbline.wire.nats.jetstream.times import format_time, parse_time
 from plumbline.wire.units import read_number
 
@@ -170,8 +170,7 @@ def with_source(stream: Stream, source: dict[str, Any], message: StoredMessage) 
         filters = "\f".join(src or ANY_SUBJECT for src, _ in ends)
         targets = "\f".join(dest or ANY_SUBJECT for _, dest in ends)
         value += f" {filters} {targets} {message.subject.decode('utf-8', 'replace')}"
-    head = message.header_block[:-2] or VERSION + b"\r\n"
-    return head + encode_headers([(SOURCE, value)]).split(b"\r\n", 1)[1]
+    return append_headers(message.header_block, [(SOURCE, value)])
 
 
 def copied_sequence(header_block: bytes) -> tuple[str, int] | None:
@@ -220,8 +219,7 @@ class Republish:
             "Nats-Last-Sequence": str(last),
             **({"Nats-Msg-Size": str(len(message.payload))} if self.headers_only else {}),
         }
-        head = message.header_block[:-2] or VERSION + b"\r\n"
-        block = head + encode_headers(fields.items()).split(b"\r\n", 1)[1]
+        block = append_headers(message.header_block, fields.items())
         payload = b"" if self.headers_only else message.payload
         jetstream.host.publish(target, None, block, payload)
         other = jetstream.find_stream(target)

@@ -17,7 +17,7 @@ from plumbline.reference_broker.nats.jetstream import errors
 from plumbline.reference_broker.nats.jetstream.streams.publish import INCREMENT, PublishHeaders
 from plumbline.reference_broker.nats.jetstream.streams.store import StoredMessage
 from plumbline.wire.errors import ProtocolError
-from plumbline.wire.nats.headers import VERSION, Headers, encode_headers
+from plumbline.wire.nats.headers import Headers, append_headers, remove_headers, replace_header
 
 SOURCES = "Nats-Counter-Sources"
 
@@ -74,7 +74,7 @@ def added_from(
     subject = message.subject.decode("utf-8", "replace")
     increment = sourced - (read_increment(seen.get(subject, "")) or 0)
     seen[subject] = str(sourced)
-    return with_sources(replaced(header_block, INCREMENT, str(increment)), sources), value + increment
+    return with_sources(replace_header(header_block, INCREMENT, str(increment)), sources), value + increment
 
 
 def read_counter(message: StoredMessage) -> tuple[int, CounterSources]:
@@ -100,23 +100,4 @@ def with_sources(header_block: bytes, sources: CounterSources) -> bytes:
     if not sources:
         return header_block
     text = msgspec.json.encode(sources, order="sorted").decode()
-    return appended(without(header_block, SOURCES), SOURCES, text)
-
-
-def replaced(header_block: bytes, name: str, value: str) -> bytes:
-    """In its old place."""
-    line = encode_headers([(name, value)]).split(b"\r\n")[1]
-    prefix = name.encode() + b":"
-    return b"\r\n".join(line if each.startswith(prefix) else each for each in header_block.split(b"\r\n"))
-
-
-def without(header_block: bytes, name: str) -> bytes:
-    """The block without the header ``name``."""
-    prefix = name.encode() + b":"
-    return b"\r\n".join(each for each in header_block.split(b"\r\n") if not each.startswith(prefix))
-
-
-def appended(header_block: bytes, name: str, value: str) -> bytes:
-    """The block with one header more; an empty one begins."""
-    head = header_block[:-2] or VERSION + b"\r\n"
-    return head + encode_headers([(name, value)]).split(b"\r\n", 1)[1]
+    return append_headers(remove_headers(header_block, SOURCES), [(SOURCES, text)])

@@ -48,6 +48,7 @@ from plumbline.reference_broker.nats.jetstream.streams.store import (
     memory_record_size,
 )
 from plumbline.reference_broker.nats.jetstream.subjects import matcher
+from plumbline.wire.nats.headers import append_headers
 
 if TYPE_CHECKING:
     from plumbline.reference_broker.nats.jetstream.service import JetStream
@@ -339,7 +340,7 @@ class Stream(StreamAdmission):
         """A subject has one schedule at most: it takes the place of what was there."""
         if directives.rollup:
             return header_block, directives
-        rolled_up = counters.appended(header_block, ROLLUP, "sub")
+        rolled_up = append_headers(header_block, [(ROLLUP, "sub")])
         return rolled_up, structs.replace(directives, rollup="sub")
 
     def roll_up(self, subject: bytes, rollup: str, now: int) -> None:
