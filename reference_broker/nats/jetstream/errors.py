@@ -92,6 +92,7 @@ MESSAGE_TOO_LARGE = ErrorCode(400, 10054, "message size exceeds maximum allowed"
 HEADER_TOO_LARGE = ErrorCode(400, 10097, "header size exceeds maximum allowed of 64k")
 ROLLUP_FAILED = ErrorCode(500, 10111, "{reason}")
 MESSAGE_TTL_DISABLED = ErrorCode(400, 10166, "per-message TTL is disabled")
+SOURCE_HEADER_REFUSED = ErrorCode(400, 10227, "message stream source header is not allowed")
 MESSAGE_TTL_INVALID = ErrorCode(400, 10165, "invalid per-message TTL")
 
 COUNTERS_DISABLED = ErrorCode(400, 10168, "message counters is disabled")

@@ -99,6 +99,7 @@ class Rules(Struct):
     max_bytes_counts_overhead: bool  # discard new compares max_bytes with whole records, before with payloads
     bad_rollup_gets_error: bool
     atomic_batches: bool  # ADR-50
+    source_header_is_refused: bool  # Nats-Stream-Source in a message of a client
     counters: bool  # ADR-49
     schedules: bool  # ADR-51
     schedules_repeat: bool  # crontab and intervals, before only @at
@@ -107,7 +108,7 @@ class Rules(Struct):
 
     @classmethod
     def of(cls, level: Level) -> Rules:
-        v2_10, v2_11, v2_12, v2_14 = (level >= (2, minor) for minor in (10, 11, 12, 14))
+        v2_10, v2_11, v2_12, v2_14, v2_15 = (level >= (2, minor) for minor in (10, 11, 12, 14, 15))
         return cls(
             version=release_of(level),
             api_level=api_level(level),
@@ -170,6 +171,7 @@ class Rules(Struct):
             max_bytes_counts_overhead=v2_10,  # 2.10.5
             bad_rollup_gets_error=v2_11,
             atomic_batches=v2_12,
+            source_header_is_refused=v2_15,
             counters=v2_12,
             schedules=v2_12,
             schedules_repeat=v2_14,

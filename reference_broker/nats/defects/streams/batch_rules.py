@@ -24,6 +24,7 @@ from plumbline.reference_broker.nats.jetstream.streams.publish import (
     EXPECTED_LAST_SEQUENCE,
     EXPECTED_LAST_SUBJECT_SEQUENCE,
     INCREMENT,
+    STREAM_SOURCE,
     PublishHeaders,
     read_directives,
 )
@@ -477,3 +478,15 @@ def pub_batches_are_copied_early(self: Stream) -> None:
     """Mirrors and streams with sources get the messages of a batch before it is committed."""
     Stream.derive_settings(self)
     self.batches = _CopiedEarly(self)
+
+
+class _StreamSources(Batches):
+    def check(self, message: StagedMessage, now: int) -> None:
+        _checks_without(self, message, now, STREAM_SOURCE)
+
+
+@method_defect(Stream.derive_settings, "JS-PUB-108")
+def pub_stream_source_is_taken_in_batches(self: Stream) -> None:
+    """A client may write Nats-Stream-Source into the messages of a batch."""
+    Stream.derive_settings(self)
+    self.batches = _StreamSources(self)

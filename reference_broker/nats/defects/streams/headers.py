@@ -181,6 +181,11 @@ def pub_unknown_rollup_is_stored(self: Stream, subject: bytes, rollup: str) -> N
     Stream.check_rollup(self, subject, rollup if rollup in ("sub", "all") else "")
 
 
+@method_defect(Stream.check_stream_source, "JS-PUB-108")
+def pub_stream_source_is_taken(self: Stream, directives: PublishHeaders) -> None:
+    """A client may write Nats-Stream-Source, as before 2.15."""
+
+
 @method_defect(Stream.read_ttl, "JS-PUB-029")
 def pub_ttl_needs_no_permission(self: Stream, directives: PublishHeaders) -> int:
     """Nats-TTL is ignored without allow_msg_ttl."""

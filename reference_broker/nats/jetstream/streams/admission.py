@@ -70,6 +70,7 @@ class StreamAdmission:
             return original
         self.check_expected_last_subject_seq(subject, directives)
         self.check_expected_last_seq(directives)
+        self.check_stream_source(directives)
         if not duplicates_come_first and (original := self.duplicate_of(subject, directives, now)):
             return original
         self.check_expected_last_msg_id(directives)
@@ -131,6 +132,11 @@ class StreamAdmission:
             raise errors.WRONG_LAST_SEQUENCE(seq=last_seq)
         if self.ahead.total:
             raise errors.WRONG_LAST_SEQUENCE_IN_BATCH()
+
+    def check_stream_source(self, directives: PublishHeaders) -> None:
+        """Only a server says where a message was copied from."""
+        if directives.stream_source and self.jetstream.rules.source_header_is_refused:
+            raise errors.SOURCE_HEADER_REFUSED()
 
     def check_expected_last_msg_id(self, directives: PublishHeaders) -> None:
         if directives.expected_last_msg_id and directives.expected_last_msg_id != self.last_msg_id:

@@ -22,6 +22,7 @@ from plumbline.reference_broker.nats.jetstream.streams.origins import (
     stored_subject,
     transforms,
 )
+from plumbline.reference_broker.nats.jetstream.streams.publish import STREAM_SOURCE
 from plumbline.reference_broker.nats.jetstream.streams.store import StoredMessage
 from plumbline.wire.errors import ProtocolError
 from plumbline.wire.nats.headers import VERSION, Headers, append_headers
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from plumbline.reference_broker.nats.jetstream.service import JetStream
     from plumbline.reference_broker.nats.jetstream.streams.stream import Stream
 
-SOURCE = "Nats-Stream-Source"
 CONDITIONS = (b"Nats-Expected-", b"Nats-Batch-")
 NO_HEADERS = VERSION + b"\r\n\r\n"
 
@@ -170,15 +170,15 @@ def with_source(stream: Stream, source: dict[str, Any], message: StoredMessage) 
         filters = "\f".join(src or ANY_SUBJECT for src, _ in ends)
         targets = "\f".join(dest or ANY_SUBJECT for _, dest in ends)
         value += f" {filters} {targets} {message.subject.decode('utf-8', 'replace')}"
-    return append_headers(message.header_block, [(SOURCE, value)])
+    return append_headers(message.header_block, [(STREAM_SOURCE, value)])
 
 
 def copied_sequence(header_block: bytes) -> tuple[str, int] | None:
     """The origin of a message of a stream with sources, and its sequence there."""
-    if SOURCE.encode() not in header_block:
+    if STREAM_SOURCE.encode() not in header_block:
         return None
     try:
-        name, sequence, *_ = (Headers.parse(header_block).get(SOURCE) or "").split(" ")
+        name, sequence, *_ = (Headers.parse(header_block).get(STREAM_SOURCE) or "").split(" ")
     except (ProtocolError, ValueError):
         return None
     number = read_number(sequence)

@@ -28,6 +28,7 @@ SCHEDULE_ROLLUP = "Nats-Schedule-Rollup"
 SCHEDULE_TIME_ZONE = "Nats-Schedule-Time-Zone"
 SCHEDULE_NEXT = "Nats-Schedule-Next"
 SCHEDULER = "Nats-Scheduler"
+STREAM_SOURCE = "Nats-Stream-Source"
 
 
 class Schedule(Struct, frozen=True):
@@ -57,6 +58,7 @@ class PublishHeaders(Struct, frozen=True):
     schedule: Schedule = Schedule()
     scheduler: str = ""
     schedule_next: str = ""
+    stream_source: str = ""
 
 
 _NONE = PublishHeaders()
@@ -90,6 +92,7 @@ def read_directives(header_block: bytes) -> PublishHeaders:
         ),
         scheduler=get(SCHEDULER) or "",
         schedule_next=get(SCHEDULE_NEXT) or "",
+        stream_source=get(STREAM_SOURCE) or "",
     )
 
 
