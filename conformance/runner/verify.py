@@ -39,7 +39,7 @@ FEW_FILES = 50
 CHECKS_PER_WORKER = 20  # fewer are run sooner than a process is started
 # Most checks wait, so more workers than cores are right: for what the protocol times, and for the network.
 # All measured on two cores, with servers on loopback and behind 50 ms.
-WORKERS_PER_CORE = 5
+WORKERS_PER_CORE = 6
 WAIT_S = 0.1  # of a check on the average, where the network takes no time
 ROUND_TRIPS = 12  # of a check on the average
 MAX_WORKERS = 20
