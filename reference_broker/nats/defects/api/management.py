@@ -13,12 +13,15 @@ from plumbline.reference_broker.nats.defects.api_alterations import (
     alter_body,
     alter_request,
     alter_success,
+    body_of,
+    refuse,
 )
 from plumbline.reference_broker.nats.defects.methods import (
     alter_streams,
     jetstream_of,
     method_defect,
 )
+from plumbline.reference_broker.nats.jetstream import errors
 from plumbline.reference_broker.nats.jetstream.api.requests import Request
 from plumbline.reference_broker.nats.jetstream.streams.stream import Stream
 
@@ -131,6 +134,70 @@ def purge_takes_the_sequence_as_well(broker: Broker) -> None:
 def purge_keeps_one_less(broker: Broker) -> None:
     """A purge keeps one message less."""
     _purge(broker, lambda below, keep: (below, max(keep - 1, 0)))
+
+
+@method_defect(Stream.purgeable, "JS-API-081")
+def purge_in_memory_keeps_sequences(self: Stream, subject: bytes | None, below: int, keep: int) -> list[int]:
+    """A purge of a stream in memory keeps the last so many sequences, though messages of them are deleted."""
+    if subject is None and keep and self.config.storage == "memory":
+        return [each.seq for each in self.store.messages() if each.seq <= self.store.last_seq - keep]
+    return Stream.purgeable(self, subject, below, keep)
+
+
+@method_defect(Stream.purgeable, "JS-API-081")
+def purge_in_files_keeps_sequences(self: Stream, subject: bytes | None, below: int, keep: int) -> list[int]:
+    """A purge of a stream in files keeps the last so many sequences, though messages of them are deleted."""
+    if subject is None and keep and self.config.storage == "file":
+        return [each.seq for each in self.store.messages() if each.seq <= self.store.last_seq - keep]
+    return Stream.purgeable(self, subject, below, keep)
+
+
+@method_defect(Stream.purgeable, "JS-API-081")
+def purge_keeps_no_more_than_half(self: Stream, subject: bytes | None, below: int, keep: int) -> list[int]:
+    """A purge that is to keep all messages removes the first."""
+    found = Stream.purgeable(self, subject, below, keep)
+    is_all = subject is None and 0 < len(self.store) <= keep
+    return [self.store.first_seq] if is_all else found
+
+
+def _purges_all_below_1(broker: Broker, storage: str) -> None:
+    def change(fields: Fields, request: Request) -> None:
+        stream = jetstream_of(broker).streams.get(request.names[0])
+        if stream is not None and stream.config.storage == storage and fields.get("seq") == 1:
+            fields["seq"] = 0
+
+    alter_body(broker, "stream_purge", change)
+
+
+@defect("JS-API-080")
+def purge_below_the_first_takes_all(broker: Broker) -> None:
+    """A purge of a stream in memory with seq 1 removes everything."""
+    _purges_all_below_1(broker, "memory")
+
+
+@defect("JS-API-080")
+def purge_in_files_below_the_first_takes_all(broker: Broker) -> None:
+    """A purge of a stream in files with seq 1 removes everything."""
+    _purges_all_below_1(broker, "file")
+
+
+@defect("JS-API-080")
+def purge_below_a_gap_fails(broker: Broker) -> None:
+    """A purge with the seq of a message that is deleted is refused."""
+    error = errors.NO_MESSAGE_FOUND()
+
+    def is_gap(request: Request) -> bool:
+        stream = jetstream_of(broker).streams.get(request.names[0])
+        seq = (body_of(request) or {}).get("seq", 0)
+        return stream is not None and 0 < seq <= stream.store.last_seq and stream.store.load(seq) is None
+
+    refuse(broker, "stream_purge", error, is_gap)
+
+
+@defect("JS-API-099")
+def purge_with_an_empty_object_is_refused(broker: Broker) -> None:
+    """A purge of everything is refused if its body is an empty object."""
+    refuse(broker, "stream_purge", errors.BAD_REQUEST(), lambda request: body_of(request) == {})
 
 
 @method_defect(Stream.purgeable, "JS-API-213")

@@ -142,6 +142,35 @@ def pushed_filters_are_the_first(self: Consumer, config: ConsumerConfig) -> None
         self.recount()
 
 
+@method_defect(Consumer.filter_by, "JS-CONS-061")
+def filters_select_what_they_begin_with(self: Consumer, config: ConsumerConfig) -> None:
+    """With several filters a consumer also gets messages whose subjects end where a filter goes on."""
+    Consumer.filter_by(self, config)
+    if len(config.filters) > 1 and self.subject_filter is not None:
+        tokens = [subject.split(b".") for subject in config.filters]
+        beginnings = [b".".join(each[:end]) for each in tokens for end in range(1, len(each) + 1)]
+        self.subject_filter = matcher(beginnings)
+        self.recount()
+
+
+@method_defect(Consumer.filter_by, "JS-CONS-061")
+def filters_select_what_one_alone_would(self: Consumer, config: ConsumerConfig) -> None:
+    """Of filters of which one begins as another does, the longer one selects nothing."""
+    Consumer.filter_by(self, config)
+    longer = [one for one in config.filters if any(one.startswith(each + b".") for each in config.filters)]
+    if longer and self.subject_filter is not None:
+        self.subject_filter = matcher([one for one in config.filters if one not in longer])
+        self.recount()
+
+
+@method_defect(Consumer.recount, "JS-CONS-061")
+def filters_from_a_time_count_their_last(self: Consumer) -> None:
+    """num_pending of a consumer with several filters and by_start_time has only the last of each subject."""
+    Consumer.recount(self)
+    if self.config.deliver_policy == "by_start_time" and len(self.config.filters) > 1:
+        self.num_pending = max(self.num_pending - 1, 0)
+
+
 @method_defect(Consumer.too_early, "JS-CONS-087")
 def replay_original_ignores_filters(self: Consumer, message: StoredMessage, now: int) -> bool:
     """A consumer with a filter delivers at once, also with replay_policy original."""
