@@ -96,6 +96,14 @@ def cons_backoff_begins_anew(self: Consumer, seq: int) -> int:
     return steps[self.acks.redelivered.get(seq, 0) % len(steps)]
 
 
+@method_defect(Consumer.redelivery_delay, "JS-CONS-067")
+def cons_backoff_waits_for_a_longer_one(self: Consumer, seq: int) -> int:
+    """A message waits as long as the messages before it do, if they have come to a longer step."""
+    own = Consumer.redelivery_delay(self, seq)
+    before = [Consumer.redelivery_delay(self, other) for other in self.acks.pending if other < seq]
+    return max([own, *before]) if self.config.backoff else own
+
+
 # What comes first, and what is counted
 
 
