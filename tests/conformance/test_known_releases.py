@@ -14,19 +14,13 @@ from pathlib import Path
 
 import pytest
 
-from plumbline.conformance.known_failures import applies_to
-from plumbline.conformance.requirements.catalogue import Catalogue, protocol_level
+from plumbline.conformance.requirements.catalogue import protocol_level
 from plumbline.servers.getting import find_installed, obtain_program
 from plumbline.servers.targets import TargetError, target
 from tests.cli.command import verify
+from tests.conformance.known import WITH_FAILURES, known_of
 from tests.conftest import servers_required
 
-CATALOGUE = Catalogue.load()
-WITH_FAILURES = [
-    row
-    for row in CATALOGUE.requirements
-    if any(failure.target == "nats-server" for failure in row.known_failures)
-]
 # The last release without a failure, the first and the last with it, the first without it again.
 # 2.9.13 and 2.10.13 are missing: the module proxy did not have them.
 RELEASES = [
@@ -69,11 +63,7 @@ def test_release_has_exactly_its_known_failures(release: str, tmp_path: Path) ->
     result = json.loads(report.read_text())
     assert result["target"]["version"] == release
     level = protocol_level(release)
-    known = {
-        row.id
-        for row in WITH_FAILURES
-        if row.applies_at(level) and any(applies_to(failure, release) for failure in row.known_failures)
-    }
+    known = known_of(release)
     verdicts = {row["id"]: row["verdict"] for row in result["requirements"]}
     assert {name for name, verdict in verdicts.items() if verdict == "failed"} == known
     applicable = {row.id for row in WITH_FAILURES if row.applies_at(level)}
