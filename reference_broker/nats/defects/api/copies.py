@@ -266,6 +266,17 @@ def source_added_later_is_not_followed(self: Stream, before: Iterable[dict[str, 
             origin.copies.remove(self)
 
 
+@method_defect(Stream.take_new_sources, "JS-API-238")
+def source_added_with_its_like_begins_with_new_messages(
+    self: Stream, before: Iterable[dict[str, Any]], now: int
+) -> None:
+    """Of several sources of one stream that an update adds only the first is copied from its beginning."""
+    sources = self.config.sources or ()
+    names = [source.get("name") for source in sources]
+    others = [each for place, each in enumerate(sources) if each.get("name") in names[:place]]
+    Stream.take_new_sources(self, [*before, *others], now)
+
+
 @method_defect(Stream.last_copied, "JS-API-238", "JS-API-239")
 def source_added_later_begins_with_its_last_message(self: Stream, origin: str) -> int:
     """A source that an update adds is copied from its last message on."""

@@ -73,12 +73,16 @@ def catch_up_with_new_sources(stream: Stream, before: Iterable[dict[str, Any]], 
     ``before`` are the sources that it had.
     """
     known = {identity(source) for source in before}
-    for source in stream.config.sources or ():
-        origin = stream.jetstream.streams.get(source.get("name", ""))
-        if origin is None or identity(source) in known:
-            continue
-        name = origin.config.name
-        for message in list(origin.store.messages(stream.last_copied(name) + 1)):
+    streams = stream.jetstream.streams
+    added = [
+        source
+        for source in stream.config.sources or ()
+        if source.get("name", "") in streams and identity(source) not in known
+    ]
+    copied = {name: stream.last_copied(name) for name in {source["name"] for source in added}}
+    for source in added:
+        name = source["name"]
+        for message in list(streams[name].store.messages(copied[name] + 1)):
             _take(stream, matching_sources([source], name, message), message, now)
 
 
