@@ -25,9 +25,7 @@ class CaptureKind(StrEnum):
     TEXT = "text"  # everything up to the end of the segment, also nothing
     TIME = "time"  # RFC 3339
     ANY = "any"  # JSON: any value
-    ABSENT = (
-        "absent"  # no such header; JSON: the field is not there, or, written {:absent|false}, has that value
-    )
+    ABSENT = "absent"  # no such header or field of JSON; {:absent|false} allows that value
     CHOICE = "choice"  # alternatives, written {:404|408}
 
 
